@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "slm/formats/convert.hpp"
+#include "slm/io/adapted_product.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/safetensors_writer.hpp"
@@ -46,7 +47,7 @@ inline std::vector<TrainedModule> modules_of(const Checkpoint& checkpoint) {
   const TensorTable& table = checkpoint.family().names;
   std::vector<TrainedModule> modules;
   TensorNames(checkpoint.config(), settings, table).for_each([&](Role role, int, const auto& weights, const auto&) {
-    if (role != Role::embedding && !is_linear(role)) return;
+    if (!detail::adapted_product(role)) return;
     for (const TensorName& weight : weights) {
       const bool turned = weight.transposed || role == Role::embedding;
       TrainedModule module{.name = weight.module()};

@@ -42,9 +42,6 @@ class Merge {
     }
     if (checkpoint_.quantization().is_stated()) throw quantized();
     if (checkpoint_.config().mixture.experts != 0) throw refused("a mixture of experts", "Load the adapter beside it");
-    if (checkpoint_.config().attention_gate) {
-      throw refused("a model with gated attention, which supports no adapters", "Name another model");
-    }
     adapter_ = read_peft(adapter, checkpoint_);
     name_tensors();
   }
@@ -83,8 +80,8 @@ class Merge {
  private:
   struct Sum {
     const LowRank* change;
-    bool turned;   // stored [in, out]
-    bool grouped;  // see TensorTable::grouped_qkv
+    bool turned;                     // stored [in, out]
+    std::vector<std::int64_t> rows;  // see AdaptedPart
   };
 
   Error refused(const std::string& what, const std::string& advice) const {
@@ -105,19 +102,15 @@ class Merge {
     report_.untied = tied && !(adapter_.of(number_of(AdaptedProduct::embedding)).empty() &&
                                adapter_.of(number_of(AdaptedProduct::head)).empty());
     const TensorNames names = report_.untied ? checkpoint_.names().untied() : checkpoint_.names();
-    names.for_each([&](Role role, int layer, const auto& weights, const auto&) {
-      const auto product = adapted_product(role);
-      if (!product) return;
-      const auto changes = adapter_.of(number_of(*product, layer));
-      std::int64_t first = 0;
-      for (const TensorName& weight : weights) {
-        const bool turned = weight.transposed || *product == AdaptedProduct::embedding;
-        for (const LowRank& change : changes) {
-          if (change.first == first) sums_.emplace(weight.name, Sum{&change, turned, names.is_grouped(weight)});
+    const auto find = [&](const TensorName& weight, std::int64_t, std::int64_t, std::vector<AdaptedPart> parts) {
+      const bool turned = weight.transposed || parts.front().product == number_of(AdaptedProduct::embedding);
+      for (AdaptedPart& part : parts) {
+        for (const LowRank& change : adapter_.of(part.product)) {
+          if (change.first == part.first) sums_[weight.name].push_back({&change, turned, std::move(part.rows)});
         }
-        first += weight.shape[turned ? 1 : 0];
       }
-    });
+    };
+    for_each_adapted(names, checkpoint_.config(), find);
     const std::string embedding = names.weights(Role::embedding).front().name;
     const std::string head = report_.untied ? names.weights(Role::head).front().name : std::string{};
     for (const auto& [name, tensor] : checkpoint_.tensors()) {
@@ -129,11 +122,14 @@ class Merge {
       add(embedding, *table);
       add(head, *table);
     }
-    const auto is_merged = [&](const Tensor& tensor) {
-      return sums_.contains(tensor.name) && is_floating_point(tensor.dtype);
-    };
-    report_.changed = static_cast<int>(std::count_if(tensors_.begin(), tensors_.end(), is_merged));
-    if (report_.changed != static_cast<int>(adapter_.changes.size())) throw quantized();
+    std::size_t merged = 0;
+    for (const Tensor& tensor : tensors_) {
+      const auto found = sums_.find(tensor.name);
+      if (found == sums_.end() || !is_floating_point(tensor.dtype)) continue;
+      merged += found->second.size();
+      ++report_.changed;
+    }
+    if (merged != adapter_.changes.size()) throw quantized();
   }
 
   void add(const std::string& name, Tensor tensor) {
@@ -145,13 +141,18 @@ class Merge {
   const std::byte* bytes_of(const Tensor& tensor) {
     const auto found = sums_.find(tensor.name);
     if (found == sums_.end()) return tensor.bytes;
-    merged_.resize(tensor.size_bytes);
+    merged_.assign(tensor.bytes, tensor.bytes + tensor.size_bytes);
     switch (tensor.dtype) {
       case DType::f16: merge<half_t>(tensor, found->second); break;
       case DType::bf16: merge<bfloat16_t>(tensor, found->second); break;
       default: merge<float>(tensor, found->second); break;
     }
     return merged_.data();
+  }
+
+  template <class Element>
+  void merge(const Tensor& tensor, const std::vector<Sum>& sums) {
+    for (const Sum& sum : sums) merge<Element>(tensor, sum);
   }
 
   /// W + scale * B A in fp32, row by row, rounded once to the stored type.
@@ -170,7 +171,7 @@ class Merge {
         const float* column = of_columns.data() + j * columns;
         for (std::size_t c = 0; c < delta.size(); ++c) delta[c] += factor * column[c];
       }
-      const std::int64_t stored = sum.grouped ? checkpoint_.names().stored_row(r) : r;
+      const std::int64_t stored = sum.rows.empty() ? r : sum.rows[static_cast<std::size_t>(r)];
       convert(tensor, stored * columns, columns, weights.data());
       std::byte* out = merged_.data() + stored * columns * std::int64_t{sizeof(Element)};
       for (std::size_t c = 0; c < delta.size(); ++c) {
@@ -205,7 +206,7 @@ class Merge {
 
   const Checkpoint checkpoint_;
   Adapter adapter_;
-  std::map<std::string, Sum> sums_;  // by the tensor's name in the output
+  std::map<std::string, std::vector<Sum>> sums_;  // by the tensor's name in the output
   std::vector<Tensor> tensors_;
   std::vector<std::byte> merged_;  // the tensor being written
   std::uint64_t bytes_ = 0;

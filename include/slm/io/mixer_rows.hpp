@@ -1,4 +1,4 @@
-// The order of rows in the input matrices of gated delta nets.
+// The order of rows in the input matrices of gated delta nets and of gated attention.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "slm/config/model_config.hpp"
 #include "slm/core/mixer.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
@@ -37,6 +38,14 @@ inline std::vector<std::int64_t> mixer_in_rows(const std::array<std::string_view
       rows.push_back(row / part * of_key_head + before + row % part);
     before += part;
   }
+  return rows;
+}
+
+/// The stored matrix of queries of gated attention has for each head its rows, then those of its gate.
+inline std::vector<std::int64_t> rows_of_gated(const ModelConfig& shape, bool gate) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < std::int64_t{shape.heads} * shape.head_dim; ++row)
+    rows.push_back((2 * (row / shape.head_dim) + (gate ? 1 : 0)) * shape.head_dim + row % shape.head_dim);
   return rows;
 }
 

@@ -39,6 +39,9 @@ class PeftFolder {
  public:
   PeftFolder(const std::filesystem::path& folder, const Checkpoint& checkpoint)
       : folder_(folder), checkpoint_(checkpoint), table_(table_of(checkpoint.family())), config_(folder) {
+    if (checkpoint.gguf() && checkpoint.family().model_type == "falcon_h1")
+      throw config_.unsupported("a GGUF file of Falcon-H1 as its base",
+                                "the file's weights contain the model's factors");
     name_modules();
   }
 
@@ -49,8 +52,10 @@ class PeftFolder {
     Order order;
     for (const auto& named : pairs_) {
       check(named.first, named.second);
-      const std::pair place(named.second.place->product, named.second.place->first);
-      if (!order.emplace(place, &named).second) throw unknown(named.first);  // the same module under two names
+      for (const AdaptedPart& part : named.second.place->parts) {
+        const bool fresh = order.emplace(std::pair(part.product, part.first), Change{&named, &part}).second;
+        if (!fresh) throw unknown(named.first);  // the same module under two names
+      }
     }
     Adapter adapter = copy(order, allocate);
     file.file.check_unchanged();
@@ -59,9 +64,10 @@ class PeftFolder {
 
  private:
   struct Module {
-    int product;
-    std::int64_t first, out, in;
-    bool grouped;  // see TensorTable::grouped_qkv
+    std::int64_t out, in;
+    std::vector<AdaptedPart> parts;
+
+    int product() const { return parts.front().product; }
   };
   struct Pair {
     const Module* place = nullptr;
@@ -69,8 +75,18 @@ class PeftFolder {
     const Tensor* b = nullptr;
   };
 
-  using Pairs = std::map<std::string, Pair, std::less<>>;                          // by module
-  using Order = std::map<std::pair<int, std::int64_t>, const Pairs::value_type*>;  // by product and first output
+  using Pairs = std::map<std::string, Pair, std::less<>>;  // by module
+  struct Change {
+    const Pairs::value_type* named;
+    const AdaptedPart* part;
+
+    std::size_t down_bytes() const { return named->second.a->size_bytes; }
+    std::size_t up_bytes() const {
+      const Tensor& b = *named->second.b;
+      return b.size_bytes / static_cast<std::size_t>(b.shape[0]) * static_cast<std::size_t>(part->out);
+    }
+  };
+  using Order = std::map<std::pair<int, std::int64_t>, Change>;  // by product and first output
 
   std::string name() const { return quote(config_.name()); }
 
@@ -85,17 +101,10 @@ class PeftFolder {
     ModelSettings settings = checkpoint_.settings();
     settings.tied_embeddings = false;  // a tied head is a module too
     const TensorNames names(checkpoint_.config(), settings, table_, NamePrefixes{});
-    names.for_each([&](Role role, int layer, const auto& weights, const auto&) {
-      const auto product = adapted_product(role);
-      if (!product) return;
-      std::int64_t first = 0;
-      for (const TensorName& weight : weights) {
-        const bool turned = weight.transposed || *product == AdaptedProduct::embedding;
-        const std::int64_t out = weight.shape[turned ? 1 : 0], in = weight.shape[turned ? 0 : 1];
-        modules_.emplace(weight.module(), Module{number_of(*product, layer), first, out, in, names.is_grouped(weight)});
-        first += out;
-      }
-    });
+    for_each_adapted(names, checkpoint_.config(),
+                     [&](const TensorName& weight, std::int64_t in, std::int64_t out, std::vector<AdaptedPart> parts) {
+                       modules_.emplace(weight.module(), Module{out, in, std::move(parts)});
+                     });
   }
 
   std::filesystem::path weights_file() const {
@@ -147,7 +156,7 @@ class PeftFolder {
 
   Pair& pair(std::string_view module, bool of_embedding) {
     const Module* place = find(module);
-    if (place == nullptr || of_embedding != (place->product == number_of(AdaptedProduct::embedding))) {
+    if (place == nullptr || of_embedding != (place->product() == number_of(AdaptedProduct::embedding))) {
       throw unknown(module);
     }
     auto found = pairs_.find(module);
@@ -178,8 +187,8 @@ class PeftFolder {
   bool is_of_base(std::string_view module, const Tensor& tensor) const {
     const Module* place = find(module);
     const int embedding = number_of(AdaptedProduct::embedding), head = number_of(AdaptedProduct::head);
-    if (place == nullptr || (place->product != embedding && place->product != head)) return false;
-    const bool own_head = place->product == head && !checkpoint_.settings().tied_embeddings;
+    if (place == nullptr || (place->product() != embedding && place->product() != head)) return false;
+    const bool own_head = place->product() == head && !checkpoint_.settings().tied_embeddings;
     const TensorName stored = checkpoint_.names().weights(own_head ? Role::head : Role::embedding).front();
     const Tensor* base = checkpoint_.find(stored.name);
     if (base == nullptr || base->shape != tensor.shape || !is_floating_point(tensor.dtype)) return false;
@@ -236,27 +245,26 @@ class PeftFolder {
     constexpr std::size_t line = 64;
     const auto whole_lines = [](std::size_t bytes) { return (bytes + line - 1) / line * line; };
     Adapter adapter{.name = config_.name()};
-    for (const auto& [place, named] : order)
-      adapter.bytes += whole_lines(named->second.a->size_bytes) + whole_lines(named->second.b->size_bytes);
+    for (const auto& [place, change] : order)
+      adapter.bytes += whole_lines(change.down_bytes()) + whole_lines(change.up_bytes());
     const std::shared_ptr<std::byte[]> memory = allocate(adapter.bytes + line);
     std::byte* next = memory.get();
     next += (line - reinterpret_cast<std::uintptr_t>(next) % line) % line;
-    const TensorNames names(checkpoint_.config(), checkpoint_.settings(), table_);
     Checksum sum;
-    for (const auto& [place, named] : order) {
-      const Pair& pair = named->second;
-      const Module& module = *pair.place;
+    for (const auto& [place, from] : order) {
+      const Pair& pair = from.named->second;
       LowRank change{.type = pair.a->dtype,
-                     .scale = config_.scale(named->first),
+                     .scale = config_.scale(from.named->first),
                      .rank = static_cast<int>(pair.a->shape[0]),
-                     .in = module.in,
-                     .first = module.first,
-                     .out = module.out};
-      std::memcpy(next, pair.a->bytes, pair.a->size_bytes);
-      change.down = std::exchange(next, next + whole_lines(pair.a->size_bytes));
-      const auto row_of = [&](std::int64_t row) { return module.grouped ? names.stored_row(row) : row; };
-      visit_elements(change, [&]<class Element>(Element) { transpose<Element>(*pair.b, next, row_of); });
-      change.up = std::exchange(next, next + whole_lines(pair.b->size_bytes));
+                     .in = pair.place->in,
+                     .first = from.part->first,
+                     .out = from.part->out};
+      visit_elements(change, [&]<class Element>(Element) {
+        copy_columns<Element>(*pair.a, next, from.part->columns);
+        change.down = std::exchange(next, next + whole_lines(from.down_bytes()));
+        transpose<Element>(*pair.b, from.part->out, next, from.part->rows);
+        change.up = std::exchange(next, next + whole_lines(from.up_bytes()));
+      });
       for (const std::int64_t number : {std::int64_t{place.first}, place.second, std::int64_t{change.rank}})
         sum.add(number);
       sum.add(change.scale);
@@ -273,14 +281,31 @@ class PeftFolder {
     return adapter;
   }
 
-  /// [rows, columns] -> [columns, rows], with row_of(r) as row r
-  template <class Element, class RowOf>
-  static void transpose(const Tensor& tensor, std::byte* to, const RowOf& row_of) {
-    const std::int64_t rows = tensor.shape[0], columns = tensor.shape[1];
+  static std::int64_t stored(const std::vector<std::int64_t>& order, std::int64_t index) {
+    return order.empty() ? index : order[static_cast<std::size_t>(index)];
+  }
+
+  template <class Element>
+  static void copy_columns(const Tensor& tensor, std::byte* to, const std::vector<std::int64_t>& columns) {
+    if (columns.empty()) {
+      std::memcpy(to, tensor.bytes, tensor.size_bytes);
+      return;
+    }
     constexpr std::int64_t size = sizeof(Element);
-    for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t i = 0; i < tensor.elements(); ++i) {
+      const std::int64_t width = tensor.shape[1], from = i / width * width + stored(columns, i % width);
+      std::memcpy(to + i * size, tensor.bytes + from * size, sizeof(Element));
+    }
+  }
+
+  /// [rows, columns] -> [columns, out]
+  template <class Element>
+  static void transpose(const Tensor& tensor, std::int64_t out, std::byte* to, const std::vector<std::int64_t>& rows) {
+    const std::int64_t columns = tensor.shape[1];
+    constexpr std::int64_t size = sizeof(Element);
+    for (std::int64_t r = 0; r < out; ++r) {
       for (std::int64_t c = 0; c < columns; ++c)
-        std::memcpy(to + (c * rows + r) * size, tensor.bytes + (row_of(r) * columns + c) * size, sizeof(Element));
+        std::memcpy(to + (c * out + r) * size, tensor.bytes + (stored(rows, r) * columns + c) * size, sizeof(Element));
     }
   }
 

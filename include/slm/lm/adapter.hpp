@@ -24,12 +24,13 @@ enum class AdaptedProduct {
   gate_up,
   down,
   mixer_in,
-  mixer_out
+  mixer_out,
+  attention_gate
 };
 
 /// The index of a product among all products of a model.
 constexpr int number_of(AdaptedProduct product, int layer = 0) {
-  constexpr int of_layer = static_cast<int>(AdaptedProduct::mixer_out) - static_cast<int>(AdaptedProduct::head);
+  constexpr int of_layer = static_cast<int>(AdaptedProduct::attention_gate) - static_cast<int>(AdaptedProduct::head);
   return static_cast<int>(product) + of_layer * layer;
 }
 

@@ -39,7 +39,7 @@ struct ModelInfo {
 inline AdapterRef load_adapter(const std::filesystem::path& folder, const ModelInfo& model) {
   if (!model.read_adapter) {
     throw Error("adapter.backend", text("'", model.name, "' supports no adapters"),
-                "Load the model with slm::load, with its whole head. Models with gated attention have no adapters");
+                "Load the model with slm::load, with its whole head");
   }
   AdapterRef adapter = model.read_adapter(folder);
   return model.place_adapter ? model.place_adapter(adapter) : adapter;

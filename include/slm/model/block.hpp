@@ -87,7 +87,8 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
   step.attend(rows.q, heads, kv, rows.mixed, attention);
   if constexpr (RecurrentStep<Step>) {
     if (shape.attention_gate) {  // overwrites q
-      const auto gate = linear(layer.attention_gate, layer.attention_gate_bias);
+      const auto gate =
+          linear(layer.attention_gate, layer.attention_gate_bias, layer.number(AdaptedProduct::attention_gate));
       step.mlp(rows.x, input_norm, gate, ActivationKind::identity, nullptr, rows.q);
       step.gate(rows.mixed, rows.q);
     }

@@ -73,8 +73,7 @@ struct ModelState {
                   placed.model = identity;
                   return AdapterRef(std::make_shared<const Adapter>(std::move(placed)));
                 }};
-    if (weights.head_tokens != 0 || shape.attention_gate)
-      info.read_adapter = nullptr, info.place_adapter = nullptr;  // they change whole heads
+    if (weights.head_tokens != 0) info.read_adapter = nullptr, info.place_adapter = nullptr;  // they change whole heads
     limits.max_rows = B::max_rows;
     if constexpr (B::chooses) limits.max_chained_rows = B::max_chained_rows;
     limits.original_context = settings.rope_scaling.kind == RopeScaling::Kind::longrope

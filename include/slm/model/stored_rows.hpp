@@ -7,17 +7,10 @@
 
 #include "slm/config/model_config.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/mixer_rows.hpp"
 #include "slm/io/tensor_names.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
-
-/// The stored matrix of queries of gated attention has for each head its rows, then those of its gate.
-inline std::vector<std::int64_t> rows_of_gated(const ModelConfig& shape, bool gate) {
-  std::vector<std::int64_t> rows;
-  for (std::int64_t row = 0; row < std::int64_t{shape.heads} * shape.head_dim; ++row)
-    rows.push_back((2 * (row / shape.head_dim) + (gate ? 1 : 0)) * shape.head_dim + row % shape.head_dim);
-  return rows;
-}
 
 /// The rows to read of a matrix of a role; empty: all, in their order. matrix: its place among those of the role.
 inline std::vector<std::int64_t> stored_rows(const Checkpoint& checkpoint, Role role, std::size_t matrix) {
