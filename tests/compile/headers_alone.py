@@ -37,9 +37,14 @@ def main():
     parser.add_argument("root")
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--together", action="store_true", help="one source with every header, not one for each")
+    parser.add_argument("--libcxx", action="store_true", help="with libc++, LLVM's standard library")
     arguments = parser.parse_args()
     if not shutil.which(arguments.compiler):
         print(f"SKIPPED: no compiler '{arguments.compiler}'")
+        sys.exit(77)
+    library = ["-stdlib=libc++"] if arguments.libcxx else []
+    if library and syntax_only(arguments.compiler, arguments.root, "#include <version>\n", *library)[0]:
+        print(f"SKIPPED: '{arguments.compiler}' has no libc++")
         sys.exit(77)
 
     includes = includes_of(pathlib.Path(arguments.root) / "include")
@@ -53,7 +58,7 @@ def main():
         def compile_one(source_headers):
             text = "".join(f'#include "{header}"\n' for header in source_headers)
             bases = [base for base in BASES if len(source_headers) == 1 and base in includes[source_headers[0]]]
-            return syntax_only(arguments.compiler, arguments.root, f"{text}{text}int main() {{}}\n", "-Werror",
+            return syntax_only(arguments.compiler, arguments.root, f"{text}{text}int main() {{}}\n", "-Werror", *library,
                                *(["-include", str(precompiled(bases[-1]))] if bases else []))
 
         if not arguments.together:
@@ -64,7 +69,7 @@ def main():
         if status:
             failed += 1
             print(f"--- {' '.join(source)}: does not compile\n{messages}")
-    print(f"{len(headers)} headers in {len(sources)} sources, {failed} failed ({arguments.compiler})")
+    print(f"{len(headers)} headers in {len(sources)} sources, {failed} failed ({' '.join([arguments.compiler, *library])})")
     sys.exit(1 if failed or not headers else 0)
 
 

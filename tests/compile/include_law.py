@@ -60,6 +60,8 @@ FORBIDDEN_WORDS = [
     (re.compile(r"\bstd::(cout|cerr|clog)\b|\b(std::)?f?printf\s*\("), "prints: throw slm::Error or take a callback"),
     (re.compile(r"\b(std::)?(abort|exit|_Exit|quick_exit|terminate)\s*\(|\bassert\s*\("), "ends the process: throw slm::Error"),
     (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "leaves something open"),
+    (re.compile(r"\bstd::(jthread|stop_(token|source|callback)|condition_variable_any|osyncstream|format(_to)?|execution::\w+|"
+                r"chrono::(zoned_time|current_zone|parse))\b|<(stop_token|syncstream|execution)>"), "needs what libc++ lacks"),
     (re.compile(r"\busing namespace (std|slm)\b"), "opens a namespace for everybody"),
     (re.compile(r"\bSLM_INLINE\s+(?:\w+::)*(\w+)::~?\1\("), "marks a constructor with SLM_INLINE: write SLM_CONSTRUCTOR"),
 ]

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "slm/core/read_real.hpp"
 #include "slm/text/jinja/list_filters.hpp"
 #include "slm/text/jinja/literals.hpp"
 #include "slm/text/jinja/methods.hpp"
@@ -41,11 +42,7 @@ inline std::string number_text(std::string_view text) {
 
 inline std::optional<double> real_in(std::string_view text) {
   const std::string digits = number_text(text);
-  const char* begin = digits.data() + (digits.starts_with('+') ? 1 : 0);
-  double value = 0;
-  const auto [end, fault] = std::from_chars(begin, digits.data() + digits.size(), value);
-  if (fault != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return value;
+  return detail::read_real(std::string_view(digits).substr(digits.starts_with('+') ? 1 : 0));
 }
 
 inline std::optional<std::int64_t> whole_in(std::string_view text, int base) {
@@ -124,10 +121,7 @@ inline Value round(Runtime&, const Value& value, const Call& call) {
   if (!std::isfinite(number)) return value;
   if (precision < 0) return Value::real(std::nearbyint(number * scale) / scale);
   // Exact, as the digits are those of the binary number.
-  const std::string digits = real_formatted(number, 'f', static_cast<int>(precision));
-  double rounded = 0;
-  std::from_chars(digits.data(), digits.data() + digits.size(), rounded);
-  return Value::real(rounded);
+  return Value::real(detail::read_real(real_formatted(number, 'f', static_cast<int>(precision))).value_or(number));
 }
 
 struct Named {

@@ -4,10 +4,12 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
 
+#include "slm/core/read_real.hpp"
 #include "slm/text/jinja/lexer.hpp"
 #include "slm/text/utf8.hpp"
 
@@ -97,11 +99,9 @@ inline std::int64_t integer_of(const Token& token) {
 }
 
 inline double real_of(const Token& token) {
-  const std::string digits = without_underscores(token.text);
-  double value = 0;
-  const auto [end, fault] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (fault != std::errc{}) throw SyntaxFault{token.at, "the number " + quote(token.text) + " is out of range"};
-  return value;
+  const std::optional<double> value = detail::read_real(without_underscores(token.text));
+  if (!value) throw SyntaxFault{token.at, "the number " + quote(token.text) + " is out of range"};
+  return *value;
 }
 
 }}}
