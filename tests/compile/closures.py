@@ -20,12 +20,13 @@ MODELS = r"^(model|backend|decode|config)/"
 # The readers of config.json include a header of each group of families (io/families). A decoder with the functions includes
 # the sources of drafts, the map of tokens, the control of the draft length and the rounds (decode/), one header each, and
 # ten headers of recurrent layers. The families with Mamba-2 and gpt-oss have a header each, and so have the forms of their tensors.
+# core/os has a header of each subject.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (265, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/text/tokenizer.hpp": ((12, 65), (46, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
+    "slm/speculative.hpp": ((112, 95), (268, 182), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/text/tokenizer.hpp": ((12, 65), (47, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/adapters.hpp": ((35, 85), (102, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((122, 105), (290, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/adapters.hpp": ((35, 85), (103, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((122, 105), (293, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -19,7 +19,7 @@
 #include "slm/awq/checkpoint_writer.hpp"
 #include "slm/awq/layer_quantizer.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
-#include "slm/core/folder.hpp"
+#include "slm/core/os/folder.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/linear_source.hpp"
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
-#include "slm/core/folder.hpp"
+#include "slm/core/os/folder.hpp"
 #include "slm/engine/adapter_entry.hpp"
 #include "slm/engine/adapter_memory.hpp"
 #include "slm/engine/adapter_names.hpp"

@@ -21,7 +21,7 @@
 
 #include "slm/config/quantization.hpp"
 #include "slm/core/error.hpp"
-#include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/mapping_guard.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/config_json.hpp"
 #include "slm/io/expert_tensors.hpp"

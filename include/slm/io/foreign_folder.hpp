@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
-#include "slm/core/folder.hpp"
+#include "slm/core/os/folder.hpp"
 
 namespace slm { inline namespace v0_1 {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
-#include "slm/core/folder.hpp"
-#include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/folder.hpp"
+#include "slm/core/os/mapping_guard.hpp"
 #include "slm/io/gguf.hpp"
 #include "slm/io/mapped_file.hpp"
 

@@ -1,10 +1,6 @@
 // MappedFile: a whole file as read-only memory, paged in on access.
 #pragma once
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -20,7 +16,8 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
-#include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/file.hpp"
+#include "slm/core/os/mapping_guard.hpp"
 #include "slm/core/os/memory.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -54,23 +51,17 @@ inline std::optional<Error> stand_in(const std::filesystem::path& path, std::str
 /// Whether the path exists. Throws io.unreadable if this cannot be determined: the name is too long, or a folder may
 /// not be searched.
 inline bool file_exists(const std::filesystem::path& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) == 0) return true;
-  if (errno == ENOENT || errno == ENOTDIR) return false;
+  if (const auto kind = detail::kind_of_path(path.c_str())) return *kind != detail::PathKind::nothing;
   throw detail::unreadable(path, std::strerror(errno));
 }
 
 /// The first bytes of a regular file, at most `count`; empty if it cannot be read.
 inline std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  const int file =
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // the file may have been replaced by a pipe
-  if (file < 0) return {};
+  if (detail::kind_of_path(path.c_str()) != detail::PathKind::file) return {};
+  const detail::OpenFile file(path.c_str());
+  if (file.number() < 0) return {};
   std::string bytes(count, '\0');
-  const auto read = ::pread(file, bytes.data(), count, 0);  // fails on a pipe
-  ::close(file);
-  bytes.resize(read > 0 ? static_cast<std::size_t>(read) : 0);
+  bytes.resize(file.read_at(0, std::as_writable_bytes(std::span(bytes))).value_or(0));
   return bytes;
 }
 
@@ -83,18 +74,15 @@ inline void set_file_mapping(bool mapped) { detail::maps_files = mapped; }
 class MappedFile {
  public:
   explicit MappedFile(const std::filesystem::path& path) : path_(path) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) throw detail::unreadable(path, std::strerror(errno));
-    if (!S_ISREG(status.st_mode)) throw detail::unreadable(path, "it is not a regular file");
-    const Descriptor file{
-        ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};  // the file may have been replaced by a pipe
-    if (file.number < 0) throw detail::unreadable(path, std::strerror(errno));
-    const bool is_file = ::fstat(file.number, &status) == 0 && S_ISREG(status.st_mode);
-    if (!is_file || status.st_size == 0) {
-      throw detail::unreadable(path, is_file ? "it is empty" : "it is not a regular file");
-    }
+    const auto kind = detail::kind_of_path(path.c_str());
+    if (!kind || kind == detail::PathKind::nothing) throw detail::unreadable(path, std::strerror(errno));
+    if (kind == detail::PathKind::other) throw detail::unreadable(path, "it is not a regular file");
+    const detail::OpenFile file(path.c_str());
+    if (file.number() < 0) throw detail::unreadable(path, std::strerror(errno));
+    const auto size = file.size();
+    if (!size || *size == 0) throw detail::unreadable(path, size ? "it is empty" : "it is not a regular file");
     const detail::BusErrorsTaken taken;
-    open(file.number, static_cast<std::size_t>(status.st_size));
+    open(file, static_cast<std::size_t>(*size));
     if (const auto wrong = detail::stand_in(path, text())) throw *wrong;
   }
 
@@ -109,16 +97,9 @@ class MappedFile {
   }
 
  private:
-  struct Descriptor {
-    int number;
-    ~Descriptor() {
-      if (number >= 0) ::close(number);
-    }
-  };
-
-  void open(int file, std::size_t size) {
+  void open(const detail::OpenFile& file, std::size_t size) {
     if (detail::maps_files) {
-      mapping_ = detail::GuardedMapping(file, size);
+      mapping_ = detail::GuardedMapping(file.number(), size);
       if (mapping_.data() == nullptr && errno != 0) {
         throw detail::unreadable(
             path_, std::strerror(errno),
@@ -133,15 +114,14 @@ class MappedFile {
     last_page_.assign(last.begin(), last.end());
   }
 
-  void read(int file, std::size_t size) {
+  void read(const detail::OpenFile& file, std::size_t size) {
     copy_ = std::make_unique_for_overwrite<std::byte[]>(size);
     bytes_ = {copy_.get(), size};
     for (std::size_t done = 0; done < size;) {
-      constexpr std::size_t most = std::size_t{1} << 30;
-      const ssize_t count = ::pread(file, copy_.get() + done, std::min(most, size - done), static_cast<off_t>(done));
-      if (count == 0) throw changed();
-      if (count < 0 && errno != EINTR) throw detail::unreadable(path_, std::strerror(errno));
-      if (count > 0) done += static_cast<std::size_t>(count);
+      const auto count = file.read_at(done, {copy_.get() + done, size - done});
+      if (!count) throw detail::unreadable(path_, std::strerror(errno));
+      if (*count == 0) throw changed();
+      done += *count;
     }
   }
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/mapping_guard.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/write_file.hpp"

@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "slm/core/error.hpp"
-#include "slm/core/folder.hpp"
+#include "slm/core/os/folder.hpp"
 #include "slm/io/path_name.hpp"
 
 namespace slm { inline namespace v0_1 {

@@ -14,7 +14,7 @@
 #include "slm/config/registry.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/float_environment.hpp"
-#include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/mapping_guard.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/lm/language_model.hpp"

@@ -18,7 +18,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/float_environment.hpp"
 #include "slm/core/free_memory.hpp"
-#include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/mapping_guard.hpp"
 #include "slm/formats/format.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/path_name.hpp"

@@ -6,20 +6,18 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/processors.hpp"
 
-#if defined(__x86_64__) && defined(__linux__)
+#if defined(__x86_64__)
 #define SLM_CPU_X86 1
 #include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #else
 #define SLM_CPU_X86 0
 #endif
 
 // Whether one source can compile NEON kernels for newer processors than its target.
-#if defined(__aarch64__) && defined(__linux__) && !defined(__NVCC__) && (!defined(__clang__) || __clang_major__ >= 16)
+#if defined(__aarch64__) && !defined(__NVCC__) && (!defined(__clang__) || __clang_major__ >= 16)
 #define SLM_CPU_NEON_SETS 1
-#include <sys/auxv.h>
 #else
 #define SLM_CPU_NEON_SETS 0
 #endif
@@ -61,8 +59,7 @@ inline bool has_amx() {
     constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
     if ((edx & amx_bf16) == 0 || (edx & amx_tile) == 0) return false;
-    constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-    return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+    return detail::request_amx_registers();
   }();
   return granted;
 }
@@ -141,9 +138,8 @@ inline bool is_available(DotSet set) {
     default: return false;
   }
 #elif SLM_CPU_NEON_SETS
-  constexpr unsigned long asimd_dot = 1ul << 20, i8mm = 1ul << 13;  // bits of Linux's two feature words
-  if (set == DotSet::neon_dot) return (getauxval(AT_HWCAP) & asimd_dot) != 0;
-  if (set == DotSet::neon_i8mm) return (getauxval(AT_HWCAP2) & i8mm) != 0;
+  if (set == DotSet::neon_dot) return detail::neon_features().dot;
+  if (set == DotSet::neon_i8mm) return detail::neon_features().i8mm;
 #endif
   return set == DotSet::portable;
 }

@@ -16,7 +16,7 @@
 #include "slm/backend/cpu/isa.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/float_environment.hpp"
-#include "slm/core/mapping_guard.hpp"
+#include "slm/core/os/mapping_guard.hpp"
 #include "slm/core/os/processors.hpp"
 #include "slm/core/usable_cores.hpp"
 

@@ -1,12 +1,20 @@
-// Processors of the operating system: the affinity mask of threads.
+// Processors of the operating system: the affinity mask of threads, and features that the system grants or reports.
 #pragma once
 
+#include <cstddef>
 #include <thread>
 #include <vector>
+
+#include "slm/core/macros.hpp"
 
 #if defined(__linux__)
 #include <pthread.h>
 #include <sched.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
 #elif defined(_WIN32)
 #include <bit>
 // Declared here because <windows.h> defines macros with common names.
@@ -30,6 +38,38 @@ inline int allowed_processors() {
 #else
   return 0;
 #endif
+}
+
+/// Requests the registers of AMX, which Linux grants to processes that request them. Returns true if they may be used.
+inline bool request_amx_registers() {
+#if defined(__linux__) && SLM_ARCH_X86_64
+  constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return ::syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
+/// Features of an AArch64 processor that the system reports.
+struct NeonFeatures {
+  bool dot = false;   // dot products of bytes
+  bool i8mm = false;  // products of byte matrices
+};
+inline NeonFeatures neon_features() {
+  NeonFeatures found;
+#if defined(__linux__) && SLM_ARCH_AARCH64
+  found.dot = (::getauxval(AT_HWCAP) & (1ul << 20)) != 0;
+  found.i8mm = (::getauxval(AT_HWCAP2) & (1ul << 13)) != 0;
+#elif defined(__APPLE__) && SLM_ARCH_AARCH64
+  const auto has = [](const char* name) {
+    int value = 0;
+    std::size_t size = sizeof value;
+    return ::sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+  };
+  found.dot = has("hw.optional.arm.FEAT_DotProd");
+  found.i8mm = has("hw.optional.arm.FEAT_I8MM");
+#endif
+  return found;
 }
 
 /// Whether control groups may limit this process.
