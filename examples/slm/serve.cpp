@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "api/api.hpp"
+#include "api/default_fields.hpp"
 #include "api/served_model.hpp"
 #include "cli.hpp"
 #include "http/addresses.hpp"
@@ -29,6 +30,8 @@ struct ServeOptions {
   std::vector<std::string> names, adapters, origins;
   slm::AdapterStoreOptions store{.host_memory = std::size_t{4} << 30};
   bool update_adapters = false, generation_config = false;
+  std::vector<std::string> defaults;
+  bool any_name = false;
   std::string key_file;
   bool insecure = false, json = false;
   double drain_delay = 0, drain_timeout = 30;
@@ -147,6 +150,8 @@ void run_server(ServeOptions options) {
   serve::ApiOptions limits{.reading = options.reading};
   if (!options.key_file.empty()) limits.keys = read_keys(options.key_file);
   limits.reading.most_choices = options.engine.max_requests;
+  limits.most_running = options.engine.max_running;
+  limits.reading.defaults = serve::parse_defaults(options.defaults);
   limits.load_adapters = options.update_adapters;
   std::vector<std::string> origins;
   for (const std::string& origin : options.origins) origins.push_back(serve::parse_origin(origin));
@@ -167,6 +172,7 @@ void run_server(ServeOptions options) {
   slm::Drafter draft = make_drafter(options.drafting, loader, target.info(), options.target);
   serve::ServedModel model =
       serve::describe_model(options.target, options.names, target, options.chat, fingerprint_of(options.models));
+  model.any_name = options.any_name;
   model.adapters = make_store(options, model.names, target);
   if (options.generation_config) model.suggested = target.info().sampling;
   const OrderedJson sampling = json_of(model.suggested);
@@ -218,6 +224,12 @@ void add_serve(CLI::App& program) {
   command.add_option(
       "--served-model-name", options->names,
       "name of the model for clients; further names are aliases; default: the name of its folder or file");
+  command.add_flag("--any-model-name", options->any_name, "answer requests for unknown models with this model");
+  command
+      .add_option("--default", options->defaults,
+                  "value of a field that a request leaves out, such as temperature=0; may be repeated")
+      ->type_name("FIELD=VALUE")
+      ->take_all();
   command
       .add_option("--adapter", options->adapters,
                   "serve the target with this adapter as another model; may be repeated")

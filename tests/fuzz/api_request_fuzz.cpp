@@ -23,6 +23,8 @@ constexpr const char* paths[] = {"/v1/completions",
                                  "/v1/responses",
                                  "/v1/messages/count_tokens",
                                  "/v1/responses/input_tokens"};
+// In the upper half of the first byte's values.
+constexpr const char* llama_paths[] = {"/completion", "/infill", "/apply-template", "/embedding", "/rerank"};
 
 void require(bool holds) {
   if (!holds) std::abort();
@@ -38,7 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   server.service->asked.clear();
   FakeOutput out;
   const std::string body(reinterpret_cast<const char*>(data + 1), size - 1);
-  const auto exchange = server.begin(paths[data[0] % std::size(paths)], body);
+  const bool llama = data[0] >= 128;
+  const auto exchange =
+      server.begin(llama ? llama_paths[data[0] % std::size(llama_paths)] : paths[data[0] % std::size(paths)], body);
   for (auto& asked : server.service->asked) {
     slm::check_request(asked.request, model);
     if (asked.request.pooling) {
@@ -50,10 +54,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   exchange->poll(out);
   require(out.ended);
-  require(out.status == 200 || out.status / 100 == 4 || out.status == 503);
+  require(out.status == 200 || out.status / 100 == 4 || out.status == 501 || out.status == 503);
   if (out.type == "application/json") {
     const slm::Json answer = out.json();
-    require((answer.contains("error") && !answer["error"].is_null()) == (out.status != 200));
+    require((answer.is_object() && answer.contains("error") && !answer["error"].is_null()) == (out.status != 200));
+  } else if (llama) {
+    for (const slm::Json& event : out.events(false)) {
+      require(!event.empty() || body.find("response_fields") != body.npos);
+    }
   } else if (out.text.starts_with("event: ")) {
     require(!out.named_events().empty());
   } else {

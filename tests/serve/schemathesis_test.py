@@ -22,6 +22,16 @@ SETTINGS = """
 include-name = ["POST /v1/chat/completions", "POST /tokenize"]
 checks.positive_data_acceptance.enabled = false
 
+# It has no tokens for filling in the middle.
+[[operations]]
+include-name = ["POST /infill"]
+checks.positive_data_acceptance.enabled = false
+checks.not_a_server_error.enabled = false
+
+[[operations]]
+include-name = ["POST /apply-template"]
+checks.positive_data_acceptance.enabled = false
+
 # Nor can one say which adapters there are.
 [[operations]]
 include-name = ["POST /v1/load_lora_adapter", "POST /v1/unload_lora_adapter"]

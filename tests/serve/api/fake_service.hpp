@@ -74,8 +74,8 @@ struct FakeOutput final : HttpOutput {
   void end() override { ended = true; }
 
   slm::Json json() const { return slm::Json::parse(text); }
-  /// The events of a stream except [DONE], which must end it.
-  std::vector<slm::Json> events() const {
+  /// The events of a stream except [DONE], which must end it if `done`.
+  std::vector<slm::Json> events(bool done = true) const {
     std::vector<slm::Json> found;
     std::string_view rest = text;
     while (rest.starts_with("data: {")) {
@@ -83,7 +83,7 @@ struct FakeOutput final : HttpOutput {
       found.push_back(slm::Json::parse(rest.substr(6, end - 6)));
       rest.remove_prefix(end + 2);
     }
-    if (ended && rest != "data: [DONE]\n\n")
+    if (ended && rest != (done ? "data: [DONE]\n\n" : ""))
       throw slm::Error("the stream does not end with [DONE]: " + std::string(rest));
     return found;
   }

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "api/adapter_routes.hpp"
-#include "api/embedding_exchange.hpp"
+#include "api/default_fields.hpp"
+#include "api/llama_exchange.hpp"
 #include "api/message_reply.hpp"
 #include "api/message_request.hpp"
 #include "api/paths.hpp"
@@ -16,7 +17,6 @@
 #include "http/ascii.hpp"
 #include "http/random_hex.hpp"
 #include "page/embedded.hpp"
-#include "slm/text/utf8.hpp"
 
 namespace serve {
 
@@ -38,21 +38,6 @@ Ready counted(std::size_t tokens, const std::vector<std::string>& ignored) {
           .headers = ignored_header(ignored)};
 }
 
-/// Tokens in the form of llama.cpp's `with_pieces`: incomplete characters are lists of bytes.
-OrderedJson pieces_of(const slm::Tokenizer& tokenizer, const std::vector<slm::Token>& tokens) {
-  OrderedJson list = OrderedJson::array();
-  for (const slm::Token token : tokens) {
-    const std::string bytes = tokenizer.bytes(token);
-    OrderedJson piece = bytes;
-    if (!slm::utf8::is_valid(bytes)) {
-      piece = OrderedJson::array();
-      for (const char byte : bytes) piece.push_back(static_cast<unsigned char>(byte));
-    }
-    list.push_back({{"id", token}, {"piece", std::move(piece)}});
-  }
-  return list;
-}
-
 }  // namespace
 
 Api::Api(ServedModel model, std::unique_ptr<Service> service, ApiOptions options)
@@ -60,6 +45,16 @@ Api::Api(ServedModel model, std::unique_ptr<Service> service, ApiOptions options
 
 const std::vector<Api::Route>& Api::routes() {
   static const std::vector<Route> all{
+      // llama.cpp's come first, since two of them are OpenAI's without /v1.
+      {"POST", "/completion", true, &Api::completion, nullptr},
+      {"POST", "/completions", true, &Api::completion, nullptr},
+      {"POST", "/infill", true, &Api::infill, nullptr},
+      {"POST", "/embedding", true, &Api::embedding, nullptr},
+      {"POST", "/embeddings", true, &Api::embedding, nullptr},
+      {"POST", "/v1/rerank", true, &Api::rerank, nullptr},
+      {"POST", "/apply-template", true, nullptr, &Api::apply_template},
+      {"GET", "/props", true, nullptr, &Api::props},
+      {"GET", "/slots", true, nullptr, &Api::slots},
       {"POST", "/v1/completions", true, &Api::completions, nullptr},
       {"POST", "/v1/chat/completions", true, &Api::chat_completions, nullptr},
       {"POST", "/v1/chat/completions/input_tokens", true, nullptr, &Api::count_chat_tokens},
@@ -221,10 +216,40 @@ std::unique_ptr<Exchange> Api::begin(TextRequest request, std::unique_ptr<Reply>
                       std::move(headers));
 }
 
+std::unique_ptr<Exchange> Api::completion(const HttpRequest& request, const std::function<void()>& wake) {
+  return begin(read_llama_completion(parse_body(request), model_, options_.reading, request.body), wake);
+}
+
+std::unique_ptr<Exchange> Api::infill(const HttpRequest& request, const std::function<void()>& wake) {
+  return begin(read_infill(parse_body(request), model_, options_.reading, request.body), wake);
+}
+
+std::unique_ptr<Exchange> Api::begin(LlamaRequest request, const std::function<void()>& wake) {
+  HttpHeaders headers = ignored_header(request.text.ignored);
+  return with_headers(answer_llama(std::move(request), model_, *service_, cancel_.get_token(), wake),
+                      std::move(headers));
+}
+
 std::unique_ptr<Exchange> Api::embeddings(const HttpRequest& request, const std::function<void()>& wake) {
   HttpHeaders headers;
-  const slm::Json body = read_fields(request, on_embeddings, headers);
-  return with_headers(answer_embeddings(body, model_, *service_, cancel_.get_token(), wake), std::move(headers));
+  return embed(read_fields(request, on_embeddings, headers), EmbeddingForm::openai, std::move(headers), wake);
+}
+
+std::unique_ptr<Exchange> Api::embedding(const HttpRequest& request, const std::function<void()>& wake) {
+  HttpHeaders headers;
+  slm::Json body = read_fields(request, on_embedding, headers);
+  if (!body.contains("input") && body.contains("content")) body["input"] = std::move(body["content"]);
+  return embed(body, EmbeddingForm::llama, std::move(headers), wake);
+}
+
+std::unique_ptr<Exchange> Api::rerank(const HttpRequest& request, const std::function<void()>& wake) {
+  HttpHeaders headers;
+  return embed(read_fields(request, on_rerank, headers), EmbeddingForm::rerank, std::move(headers), wake);
+}
+
+std::unique_ptr<Exchange> Api::embed(const slm::Json& body, EmbeddingForm form, HttpHeaders headers,
+                                     const std::function<void()>& wake) {
+  return with_headers(answer_embeddings(body, model_, *service_, cancel_.get_token(), wake, form), std::move(headers));
 }
 
 std::unique_ptr<Exchange> Api::load_lora_adapter(const HttpRequest& request, const std::function<void()>& wake) {
@@ -242,6 +267,7 @@ Ready Api::unload_lora_adapter(const HttpRequest& request) const {
 
 slm::Json Api::read_fields(const HttpRequest& request, FieldRoute route, HttpHeaders& headers) const {
   slm::Json body = parse_body(request);
+  add_defaults(body, route, options_.reading.defaults);
   headers = ignored_header(check_fields(body, route, options_.reading.strict_fields));
   return body;
 }
@@ -324,54 +350,5 @@ Ready Api::metrics(const HttpRequest&) const {
   if (options_.add_metrics) options_.add_metrics(page);
   return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = page.text()};
 }
-
-Ready Api::tokenize(const HttpRequest& request) const {
-  Ready answer;
-  const slm::Json body = read_fields(request, on_tokenize, answer.headers);
-  const Fields fields(body, request.body);
-  asked_model(fields, model_);
-  const std::string prompt = fields.string("prompt", ""), content = fields.string("content", "");
-  const bool with_special = fields.boolean("add_special_tokens", true);
-  const bool with_special_by_llama = fields.boolean("add_special", false);  // llama.cpp's name
-  const bool literal = !fields.boolean("parse_special", true);
-  const auto encode = [&](const std::string& text, bool special) {
-    return model_.tokenizer.encode(std::vector<slm::TextPart>{{text, literal}}, special);
-  };
-  std::vector<slm::Token> tokens;
-  if (fields.has("messages")) {
-    tokens = read_messages(fields, model_, read_tools(fields)).tokens;
-  } else if (fields.has("prompt")) {
-    tokens = encode(prompt, with_special);
-  } else if (fields.has("content")) {
-    tokens = encode(content, with_special_by_llama);
-  } else {
-    throw bad_field("prompt", "is absent, expected a text");
-  }
-  OrderedJson names;
-  if (fields.boolean("return_token_strs", false)) {
-    names = OrderedJson::array();
-    for (const slm::Token token : tokens) names.push_back(model_.tokenizer.piece(token));
-  }
-  answer.body = slm::json_text(OrderedJson{
-      {"count", tokens.size()},
-      {"max_model_len", model_.info.context},
-      {"tokens", fields.boolean("with_pieces", false) ? pieces_of(model_.tokenizer, tokens) : OrderedJson(tokens)},
-      {"token_strs", std::move(names)}});
-  return answer;
-}
-
-Ready Api::detokenize(const HttpRequest& request) const {
-  Ready answer;
-  const slm::Json body = read_fields(request, on_detokenize, answer.headers);
-  const Fields fields(body);
-  asked_model(fields, model_);
-  const slm::Json* tokens = fields.find("tokens");
-  if (tokens == nullptr) throw bad_field("tokens", "is absent, expected a list of token ids");
-  const std::string text = model_.tokenizer.decode(read_ids("tokens", *tokens, model_), false);
-  answer.body = slm::json_text(OrderedJson{{"prompt", text}, {"content", text}});
-  return answer;
-}
-
-Ready Api::tokenizer_info(const HttpRequest&) const { return {.body = slm::json_text(model_.tokenizer_info)}; }
 
 }  // namespace serve

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "api/embedding_exchange.hpp"
+#include "api/llama_request.hpp"
 #include "api/metrics.hpp"
 #include "api/ready_exchange.hpp"
 #include "api/reply.hpp"
@@ -20,6 +22,7 @@ namespace serve {
 struct ApiOptions {
   std::vector<std::string> keys = {};  // accepted API keys; empty: no key required
   ReadingOptions reading = {};
+  std::size_t most_running = 64;                       // texts at a time
   bool load_adapters = false;                          // whether clients may load and unload adapters
   std::function<void(MetricsPage&)> add_metrics = {};  // adds metrics of other components
 };
@@ -80,6 +83,18 @@ class Api {
   Ready tokenize(const HttpRequest& request) const;
   Ready detokenize(const HttpRequest& request) const;
   Ready tokenizer_info(const HttpRequest& request) const;
+
+  // llama.cpp's
+  std::unique_ptr<Exchange> completion(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> infill(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> begin(LlamaRequest request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> embedding(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> rerank(const HttpRequest& request, const std::function<void()>& wake);
+  std::unique_ptr<Exchange> embed(const slm::Json& body, EmbeddingForm form, HttpHeaders headers,
+                                  const std::function<void()>& wake);
+  Ready props(const HttpRequest& request) const;
+  Ready slots(const HttpRequest& request) const;
+  Ready apply_template(const HttpRequest& request) const;
 
   /// The checked fields of a body. headers: receives the header that lists ignored fields.
   slm::Json read_fields(const HttpRequest& request, FieldRoute route, HttpHeaders& headers) const;

@@ -31,7 +31,12 @@ Refusal unknown_model(const std::string& name) {
 AskedModel asked_model(const Fields& fields, const ServedModel& model) {
   const std::string name = fields.string("model", model.names.front());
   if (std::find(model.names.begin(), model.names.end(), name) != model.names.end()) return {model.names.front()};
-  with_adapter(name, model, [&](slm::AdapterStore& adapters) { return adapters.folder_of(name); });
+  try {
+    with_adapter(name, model, [&](slm::AdapterStore& adapters) { return adapters.folder_of(name); });
+  } catch (const Refusal&) {
+    if (model.any_name) return {model.names.front()};
+    throw;
+  }
   return {.name = name, .adapted = true};
 }
 

@@ -86,6 +86,10 @@ std::optional<Delta> Choice::next() {
     if (reasons_) ++reasoning_tokens_;
     delta.tokens.push_back(std::move(*held_));
     held_.reset();
+    if (request_.token_deltas) {
+      held_ = fetch();
+      break;
+    }
   }
   if (!held_ && answer_.over()) {
     fetch();  // throws what ended it meanwhile

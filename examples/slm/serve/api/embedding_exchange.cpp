@@ -1,8 +1,11 @@
 #include "api/embedding_exchange.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,14 +22,41 @@ struct EmbeddingRequest {
   slm::Pooling pooling = slm::Pooling::mean;
   bool normalize = true;
   bool base64 = false;
+  EmbeddingForm form = EmbeddingForm::openai;
+  std::size_t most_results = 0;             // of /rerank, like the following
+  bool is_list = false;                     // TEI's form
+  std::vector<std::string> documents = {};  // wanted in the results; empty: not
 };
 
-EmbeddingRequest read(const slm::Json& body, const ServedModel& model) {
+/// The query and the documents of /rerank.
+void read_documents(const Fields& fields, const ServedModel& model, EmbeddingRequest& request) {
+  request.is_list = fields.has("texts");
+  const char* const name = request.is_list ? "texts" : "documents";
+  if (!fields.has("query")) throw bad_field("query", "is absent, expected a text");
+  const slm::Json* const list = fields.find(name);
+  if (list == nullptr || list->empty()) throw bad_field(name, "is absent or empty, expected a list of texts");
+  for (const slm::Json& text : *list) {
+    if (!text.is_string()) throw Fields::bad(name, text, "texts");
+  }
+  request.texts = read_prompts("query", fields, model);
+  for (auto& text : read_prompts(name, fields, model)) request.texts.push_back(std::move(text));
+  const auto most = static_cast<std::size_t>(fields.integer("top_n").value_or(static_cast<std::int64_t>(list->size())));
+  request.most_results = std::min(most, list->size());
+  if (fields.boolean("return_text", false)) request.documents = list->get<std::vector<std::string>>();
+}
+
+EmbeddingRequest read(const slm::Json& body, const ServedModel& model, EmbeddingForm form) {
   const Fields fields(body);
-  AskedModel asked = asked_model(fields, model);
-  EmbeddingRequest request{
-      .asked = std::move(asked), .texts = read_prompts("input", fields, model), .tenant = read_tenant(fields)};
-  for (const auto& text : request.texts) check_prompt("input", text, 0, model);
+  EmbeddingRequest request{.asked = asked_model(fields, model), .texts = {}, .tenant = read_tenant(fields)};
+  request.form = form;
+  if (form == EmbeddingForm::rerank) {
+    read_documents(fields, model, request);
+  } else {
+    request.texts = read_prompts("input", fields, model);
+  }
+  for (const auto& text : request.texts) {
+    check_prompt(form == EmbeddingForm::rerank ? "documents" : "input", text, 0, model);
+  }
   if (fields.has("pooling")) {
     const std::string pooling = fields.string("pooling", "");
     if (pooling != "mean" && pooling != "last") throw bad_field("pooling", "is neither mean nor last");
@@ -100,21 +130,52 @@ class EmbeddingExchange final : public Exchange {
     for (slm::Answer& answer : answers_) answer.cancel();
   }
 
-  OrderedJson whole() const {
-    OrderedJson data = OrderedJson::array();
+  std::vector<float> vector_of(std::size_t i) const {
+    std::vector<float> values = answers_[i].embedding();
+    if (request_.normalize || request_.form == EmbeddingForm::rerank) cli::to_unit_length(values);
+    return values;
+  }
+
+  OrderedJson usage() const {
     std::size_t tokens = 0;
+    for (const auto& text : request_.texts) tokens += text.size();
+    return {{"prompt_tokens", tokens}, {"total_tokens", tokens}};
+  }
+
+  OrderedJson whole() const {
+    if (request_.form == EmbeddingForm::rerank) return results();
+    const bool openai = request_.form == EmbeddingForm::openai;
+    OrderedJson data = OrderedJson::array();
     for (std::size_t i = 0; i < answers_.size(); ++i) {
-      std::vector<float> values = answers_[i].embedding();
-      if (request_.normalize) cli::to_unit_length(values);
-      data.push_back({{"object", "embedding"},
-                      {"index", i},
-                      {"embedding", request_.base64 ? OrderedJson(base64_of(values)) : OrderedJson(values)}});
-      tokens += request_.texts[i].size();
+      OrderedJson entry{{"index", i}};
+      if (openai) entry = {{"object", "embedding"}, {"index", i}};
+      const std::vector<float> values = vector_of(i);
+      OrderedJson vector = request_.base64 ? OrderedJson(base64_of(values)) : OrderedJson(values);
+      entry["embedding"] = openai ? std::move(vector) : OrderedJson::array({std::move(vector)});
+      data.push_back(std::move(entry));
     }
-    return {{"object", "list"},
-            {"data", std::move(data)},
-            {"model", request_.asked.name},
-            {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}};
+    if (!openai) return data;
+    return {{"object", "list"}, {"data", std::move(data)}, {"model", request_.asked.name}, {"usage", usage()}};
+  }
+
+  /// The documents by their cosine similarity with the query, the largest first.
+  OrderedJson results() const {
+    const std::vector<float> query = vector_of(0);
+    std::vector<std::pair<double, std::size_t>> scores;
+    for (std::size_t i = 1; i < answers_.size(); ++i) {
+      const std::vector<float> document = vector_of(i);
+      scores.emplace_back(std::inner_product(query.begin(), query.end(), document.begin(), 0.0), i - 1);
+    }
+    std::stable_sort(scores.begin(), scores.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    scores.resize(request_.most_results);
+    OrderedJson list = OrderedJson::array();
+    for (const auto& [score, i] : scores) {
+      OrderedJson result{{"index", i}, {request_.is_list ? "score" : "relevance_score", score}};
+      if (!request_.documents.empty()) result["text"] = request_.documents[i];
+      list.push_back(std::move(result));
+    }
+    if (request_.is_list) return list;
+    return {{"model", request_.asked.name}, {"object", "list"}, {"usage", usage()}, {"results", std::move(list)}};
   }
 
   EmbeddingRequest request_;
@@ -124,8 +185,9 @@ class EmbeddingExchange final : public Exchange {
 }  // namespace
 
 std::unique_ptr<Exchange> answer_embeddings(const slm::Json& checked, const ServedModel& model, Service& service,
-                                            const slm::CancelToken& cancel, const std::function<void()>& wake) {
-  return std::make_unique<EmbeddingExchange>(read(checked, model), model, service, cancel, wake);
+                                            const slm::CancelToken& cancel, const std::function<void()>& wake,
+                                            EmbeddingForm form) {
+  return std::make_unique<EmbeddingExchange>(read(checked, model, form), model, service, cancel, wake);
 }
 
 }  // namespace serve

@@ -11,11 +11,20 @@ namespace {
 constexpr std::size_t most_named = 32, longest_name = 64;  // limits for ignored fields in the header
 
 constexpr std::pair<FieldRoute, std::string_view> route_names[] = {
-    {on_completions, "completions"},       {on_chat, "chat"},
-    {on_embeddings, "embeddings"},         {on_tokenize, "tokenize"},
-    {on_detokenize, "detokenize"},         {on_load_adapter, "load adapter"},
-    {on_unload_adapter, "unload adapter"}, {on_messages, "messages"},
+    {on_completions, "completions"},
+    {on_chat, "chat"},
+    {on_embeddings, "embeddings"},
+    {on_tokenize, "tokenize"},
+    {on_detokenize, "detokenize"},
+    {on_load_adapter, "load adapter"},
+    {on_unload_adapter, "unload adapter"},
+    {on_messages, "messages"},
     {on_responses, "responses"},
+    {on_completion, "completion"},
+    {on_infill, "infill"},
+    {on_apply_template, "apply-template"},
+    {on_embedding, "embedding"},
+    {on_rerank, "rerank"},
 };
 
 /// The value without null members, which count as absent.

@@ -173,7 +173,7 @@ constexpr FieldRow table[] = {
     refused("messages", on_completions, "[[]]", wants_chat),
     refused("prompt", on_chat | on_messages, "[\"\"]", wants_completion),
     refused("echo", chats, "[false]", wants_completion),
-    refused("suffix", answers, "[\"\"]", "filling in the middle is not supported"),
+    refused("suffix", answers, "[\"\"]", "`/infill` fills in the middle"),
     refused("top_logprobs", on_completions, "[0]", "`logprobs` is the number of alternatives"),
     refused("n_probs", answers, "[0]", "`logprobs` is the field"),
     refused("top_n_tokens", answers, "[0]", "`logprobs` is the field"),
@@ -357,6 +357,9 @@ constexpr FieldRow table[] = {
 
 }  // namespace
 
-std::span<const FieldRow> field_table() { return table; }
+std::span<const FieldRow> field_table() {
+  static const std::vector<FieldRow> all = with_llama_rows(table);
+  return all;
+}
 
 }  // namespace serve

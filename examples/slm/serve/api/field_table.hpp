@@ -23,6 +23,12 @@ enum FieldRoute : unsigned {
   on_unload_adapter = 64,
   on_messages = 128,   // and its count of tokens
   on_responses = 256,  // the same
+  // llama.cpp's: see llama_fields.cpp
+  on_completion = 1 << 12,
+  on_infill = 1 << 13,
+  on_apply_template = 1 << 14,
+  on_embedding = 1 << 15,
+  on_rerank = 1 << 16,
 };
 
 enum class FieldUse {
@@ -45,6 +51,8 @@ struct FieldRow {
 
 /// All rows. Each route has at most one row for a name.
 std::span<const FieldRow> field_table();
+/// The rows with those of llama.cpp's routes.
+std::vector<FieldRow> with_llama_rows(std::span<const FieldRow> rows);
 /// The row of a field; null: the route does not know the field.
 const FieldRow* find_field(std::string_view name, FieldRoute route);
 /// The table in Markdown: docs/reference/request-fields.md.

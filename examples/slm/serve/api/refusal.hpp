@@ -28,9 +28,10 @@ struct Refusal : std::runtime_error {
   }
 
   int status;
-  std::string slm_id;  // see docs/errors.md
-  std::string param;   // the invalid field; empty: none
-  std::string code;    // machine-readable code; empty: none
+  std::string slm_id;                        // see docs/errors.md
+  std::string param;                         // the invalid field; empty: none
+  std::string code;                          // machine-readable code; empty: none
+  OrderedJson more = OrderedJson::object();  // further members of the error, or other values
   HttpHeaders headers = {};
 };
 
@@ -76,12 +77,13 @@ inline OrderedJson error_json(const Refusal& refusal) {
   const std::string type = refusal.status >= 500   ? "server_error"
                            : refusal.status == 401 ? "authentication_error"
                                                    : "invalid_request_error";
-  return {{"error",
-           {{"message", refusal.what()},
-            {"type", type},
-            {"param", or_null(refusal.param)},
-            {"code", or_null(refusal.code)},
-            {"slm_id", refusal.slm_id}}}};
+  OrderedJson error{{"message", refusal.what()},
+                    {"type", type},
+                    {"param", or_null(refusal.param)},
+                    {"code", or_null(refusal.code)},
+                    {"slm_id", refusal.slm_id}};
+  error.update(refusal.more);
+  return {{"error", std::move(error)}};
 }
 
 inline void answer_refusal(HttpOutput& out, const Refusal& refusal) {

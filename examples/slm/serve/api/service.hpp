@@ -25,6 +25,7 @@ namespace serve {
 struct ServedModel {
   std::vector<std::string> names;  // accepted names; answers use the first
   std::string root;                // its path
+  bool any_name = false;           // other names that no adapter has mean this model
   slm::ModelInfo info;
   slm::Tokenizer tokenizer;
   std::optional<cli::ChatFormat> chat;  // empty: chats are refused

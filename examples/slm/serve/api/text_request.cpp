@@ -9,6 +9,7 @@
 #include <span>
 
 #include "api/constraint_fields.hpp"
+#include "api/default_fields.hpp"
 #include "api/logit_edits.hpp"
 #include "slm/core/checksum.hpp"
 #include "slm/text/utf8.hpp"
@@ -17,7 +18,7 @@ namespace serve {
 
 namespace {
 
-constexpr std::size_t most_prompts = 1024, most_stops = 32, longest_stop = 256, most_biased = 1024, longest_salt = 256;
+constexpr std::size_t most_stops = 32, longest_stop = 256, most_biased = 1024, longest_salt = 256;
 
 std::uint64_t random_seed() {
   static thread_local std::mt19937_64 source{std::random_device{}()};
@@ -71,8 +72,8 @@ void read_logit_bias(const Fields& fields, const ServedModel& model, slm::Sampli
   };
 }
 
-slm::Sampling read_sampling(const Fields& fields, const ServedModel& model) {
-  slm::Sampling sampling = slm::with({.temperature = 1}, model.suggested);
+slm::Sampling read_sampling(const Fields& fields, const ServedModel& model, const slm::Sampling& base) {
+  slm::Sampling sampling = slm::with(base, model.suggested);
   const auto number = [&fields](const char* name, float otherwise) {
     return static_cast<float>(fields.number(name, otherwise));
   };
@@ -91,43 +92,6 @@ slm::Sampling read_sampling(const Fields& fields, const ServedModel& model) {
   }
   read_logit_bias(fields, model, sampling);
   return sampling;
-}
-
-/// The fields that both routes read in the same way.
-TextRequest read_common(const Fields& fields, const ServedModel& model, const ReadingOptions& options) {
-  TextRequest request;
-  request.asked = asked_model(fields, model);
-  request.sampling = read_sampling(fields, model);
-  request.stop_tokens = request.sampling.stop_tokens;
-  request.stops = read_stops(fields);
-  request.include_stop = fields.boolean("include_stop_str_in_output", false);
-  request.n = static_cast<int>(fields.integer("n").value_or(1));
-  if (const auto best_of = fields.integer("best_of"); best_of && *best_of != request.n) {
-    throw unsupported("best_of", "A `best_of` other than `n`");
-  }
-  request.min_tokens = static_cast<int>(fields.integer("min_tokens").value_or(0));
-  request.return_token_ids = fields.boolean("return_token_ids", false);
-  request.stream = fields.boolean("stream", false);
-  if (const slm::Json* stream_options = fields.find("stream_options")) {
-    if (!request.stream) throw bad_field("stream_options", "is only allowed where `stream` is true");
-    const Fields asked(*stream_options);
-    request.include_usage = asked.boolean("include_usage", false);
-    request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
-  }
-  request.tenant = read_tenant(fields);
-  request.priority = static_cast<int>(fields.integer("priority").value_or(0));
-  if (request.priority != 0 && !options.priorities) throw unsupported("priority", "A `priority` other than 0");
-  return request;
-}
-
-/// Throws where the request has too many choices, or no room for one more token in a context where any are wanted.
-void check_size(const TextRequest& request, const ServedModel& model, const ReadingOptions& options) {
-  if (request.choices() > options.most_choices) {
-    throw bad_field("n", slm::text("times the number of prompts is ", request.choices(), ", expected at most ",
-                                   options.most_choices));
-  }
-  const char* const field = request.chat ? "messages" : "prompt";
-  for (const auto& prompt : request.prompts) check_prompt(field, prompt, request.max_tokens.value_or(1), model);
 }
 
 /// The template's variables of a request, in JSON: the program's, then those of the request.
@@ -189,8 +153,6 @@ std::optional<int> read_reasoning_budget(const Fields& fields, const ServedModel
   return static_cast<int>(*most);
 }
 
-bool is_list_of_ids(const slm::Json& value) { return value.is_array() && !value.empty() && value.front().is_number(); }
-
 /// Throws where a message says no text: a string, a list of parts that are texts, or nothing beside calls.
 void check_content(const slm::Json& message) {
   const Fields said(message);
@@ -215,34 +177,19 @@ void check_prompt(const std::string& field, const std::vector<slm::Token>& promp
   if (prompt.empty()) throw bad_field(field, "has no tokens, expected at least one");
   const std::size_t context = static_cast<std::size_t>(model.info.context);
   if (prompt.size() + (wanted > 0 ? 1 : 0) <= context) return;
-  throw Refusal(400, "decode.prompt-too-long",
-                slm::text("This model's maximum context length is ", context, " tokens. However, you requested ",
-                          prompt.size() + static_cast<std::size_t>(wanted), " tokens (", prompt.size(), " in the ",
-                          field, ", ", wanted, " in the completion). Please reduce the length of the ", field, "."))
-      .of(field)
-      .coded("context_length_exceeded");
-}
-
-std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields& fields, const ServedModel& model,
-                                                  std::vector<std::string>* texts) {
-  const slm::Json* field = fields.find(name);
-  if (field == nullptr) throw bad_field(name, "is absent, expected a text or token ids");
-  const slm::Json list = field->is_array() && !is_list_of_ids(*field) ? *field : slm::Json::array({*field});
-  if (list.empty() || list.size() > most_prompts) {
-    throw bad_field(name, slm::text("has ", list.size(), " texts, expected 1 to ", most_prompts));
-  }
-  const bool add_special_tokens = fields.boolean("add_special_tokens", true);
-  std::vector<std::vector<slm::Token>> prompts;
-  for (const slm::Json& one : list) {
-    if (!one.is_string() && !one.is_array()) throw Fields::bad(name, one, "texts or lists of token ids");
-    if (one.empty() || one == "") throw bad_field(name, "is empty, expected at least one token");
-    prompts.push_back(one.is_string() ? model.tokenizer.encode(one.get_ref<const std::string&>(), add_special_tokens)
-                                      : read_ids(name, one, model));
-    if (texts != nullptr) {
-      texts->push_back(one.is_string() ? one.get<std::string>() : model.tokenizer.decode(prompts.back(), false));
-    }
-  }
-  return prompts;
+  Refusal refusal(
+      400, "decode.prompt-too-long",
+      slm::text("This model's maximum context length is ", context, " tokens. However, you requested ",
+                prompt.size() + static_cast<std::size_t>(wanted), " tokens (", prompt.size(), " in the ", field, ", ",
+                wanted, " in the completion), which exceeds the available context size. Please ",
+                "reduce the length of the ", field, "."));
+  refusal.param = field;
+  refusal.code = "context_length_exceeded";
+  refusal.more = {// llama.cpp's
+                  {"type", "exceed_context_size_error"},
+                  {"n_prompt_tokens", prompt.size()},
+                  {"n_ctx", context}};
+  throw refusal;
 }
 
 slm::Json parse_body(const HttpRequest& request) {
@@ -306,14 +253,51 @@ ChatPrompt read_messages(const Fields& fields, const ServedModel& model, const T
   try {
     const slm::ChatTemplate& form = model.chat->form;
     const slm::jinja::Rendered prompt = form.render(messages, options);
-    return {form.encode(model.tokenizer, prompt), reasoning_behind(prompt, *model.chat)};
+    return {form.encode(model.tokenizer, prompt), reasoning_behind(prompt, *model.chat), prompt.text};
   } catch (const slm::Error& error) {
     throw refused_by(error).of(error.id() == "chat.no-tools" ? "tools" : "messages");
   }
 }
 
+TextRequest read_common(const Fields& fields, const ServedModel& model, const ReadingOptions& options,
+                        const slm::Sampling& base) {
+  TextRequest request;
+  request.asked = asked_model(fields, model);
+  request.sampling = read_sampling(fields, model, base);
+  request.stop_tokens = request.sampling.stop_tokens;
+  request.stops = read_stops(fields);
+  request.include_stop = fields.boolean("include_stop_str_in_output", false);
+  request.n = static_cast<int>(fields.integer("n").value_or(1));
+  if (const auto best_of = fields.integer("best_of"); best_of && *best_of != request.n) {
+    throw unsupported("best_of", "A `best_of` other than `n`");
+  }
+  request.min_tokens = static_cast<int>(fields.integer("min_tokens").value_or(0));
+  request.return_token_ids = fields.boolean("return_token_ids", false);
+  request.stream = fields.boolean("stream", false);
+  if (const slm::Json* stream_options = fields.find("stream_options")) {
+    if (!request.stream) throw bad_field("stream_options", "is only allowed where `stream` is true");
+    const Fields asked(*stream_options);
+    request.include_usage = asked.boolean("include_usage", false);
+    request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
+  }
+  request.tenant = read_tenant(fields);
+  request.priority = static_cast<int>(fields.integer("priority").value_or(0));
+  if (request.priority != 0 && !options.priorities) throw unsupported("priority", "A `priority` other than 0");
+  return request;
+}
+
+void check_size(const TextRequest& request, const ServedModel& model, const ReadingOptions& options) {
+  if (request.choices() > options.most_choices) {
+    throw bad_field("n", slm::text("times the number of prompts is ", request.choices(), ", expected at most ",
+                                   options.most_choices));
+  }
+  const char* const field = request.chat ? "messages" : "prompt";
+  for (const auto& prompt : request.prompts) check_prompt(field, prompt, request.max_tokens.value_or(1), model);
+}
+
 TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options,
                             std::string_view source) {
+  add_defaults(body, on_completions, options.defaults);
   std::vector<std::string> ignored = check_fields(body, on_completions, options.strict_fields);
   const Fields fields(body, source);
   TextRequest request = read_common(fields, model, options);
@@ -330,6 +314,7 @@ TextRequest read_completion(slm::Json body, const ServedModel& model, const Read
 
 TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOptions& options,
                       std::string_view source) {
+  add_defaults(body, on_chat, options.defaults);
   std::vector<std::string> ignored = check_fields(body, on_chat, options.strict_fields);
   const Fields fields(body, source);
   TextRequest request = read_common(fields, model, options);
@@ -368,7 +353,10 @@ slm::Request TextRequest::choice(std::size_t i, const ServedModel& model) const 
   const int left = model.info.context - static_cast<int>(request.prompt.size());
   own.max_new_tokens = std::min(max_tokens.value_or(left), left);
   if (logprobs) {
-    request.logprobs = {.prompt = !echoes.empty(), .raw = true, .top = std::min(*logprobs, model.info.vocab)};
+    request.logprobs = {.prompt = !echoes.empty(),
+                        .raw = !sampled_logprobs,
+                        .sampled = sampled_logprobs,
+                        .top = std::min(*logprobs, model.info.vocab)};
   }
   const std::size_t length = request.prompt.size();
   if (reasoning_budget) {

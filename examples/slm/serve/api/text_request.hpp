@@ -30,6 +30,8 @@ struct TextRequest {
   std::vector<std::string> stops;       // that the client named
   bool include_stop = false;            // in the text
   std::optional<int> logprobs;          // alternatives of each token
+  bool sampled_logprobs = false;        // of the distributions that tokens are drawn from, not of the model's
+  bool token_deltas = false;            // one delta for each token
   bool return_token_ids = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   int priority = 0;
@@ -45,15 +47,17 @@ struct TextRequest {
 };
 
 struct ReadingOptions {
-  std::size_t most_choices = 12800;  // of a request
-  bool priorities = false;           // whether clients may say which request goes first
-  bool strict_fields = false;        // whether fields are refused that the route does not know
+  std::size_t most_choices = 12800;          // of a request
+  bool priorities = false;                   // whether clients may say which request goes first
+  bool strict_fields = false;                // whether fields are refused that the route does not know
+  slm::Json defaults = slm::Json::object();  // of fields that a request leaves out
 };
 
 /// The members of a request's body. Throws Refusal.
 slm::Json parse_body(const HttpRequest& request);
 std::vector<slm::Token> read_ids(const std::string& name, const slm::Json& list, const ServedModel& model);
-/// A text, token ids, or a list of either. texts: gets what the prompts say, where it is wanted. Throws Refusal.
+/// A text, token ids, both in one list, llama.cpp's `{"prompt_string"}` or `{"content": [parts]}`, or a list of these.
+/// texts: gets what the prompts say, where it is wanted. Throws Refusal.
 std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields& fields, const ServedModel& model,
                                                   std::vector<std::string>* texts = nullptr);
 /// Throws Refusal where a prompt has no tokens, or the context no room for it and one of the wanted tokens.
@@ -65,9 +69,17 @@ std::uint64_t read_tenant(const Fields& fields);
 struct ChatPrompt {
   std::vector<slm::Token> tokens;
   Reasoning reasoning = Reasoning::none;
+  std::string text;
 };
 /// The prompt of a list of messages, with the tools that it offers. Throws Refusal.
 ChatPrompt read_messages(const Fields& fields, const ServedModel& model, const ToolFields& tools);
+
+/// The fields that all routes read in the same way. base: the sampling of a request without fields. Throws Refusal.
+TextRequest read_common(const Fields& fields, const ServedModel& model, const ReadingOptions& options,
+                        const slm::Sampling& base = {.temperature = 1});
+/// Throws Refusal where the request has too many choices, or no room for one more token in a context where any are
+/// wanted.
+void check_size(const TextRequest& request, const ServedModel& model, const ReadingOptions& options);
 
 /// source: the text of `body`, for the order of names in schemas and in what templates show. Throws Refusal.
 TextRequest read_completion(slm::Json body, const ServedModel& model, const ReadingOptions& options,

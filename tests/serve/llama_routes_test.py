@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""slm serve with llama.cpp's routes, on the demo pair.
+usage: llama_routes_test.py PROGRAM SOURCE_DIR"""
+import json
+import sys
+import unittest
+
+from server import PAIR, PROMPT, Server
+
+
+class LlamaRoutesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server("--draft", PAIR / "draft", "--template", "plain", "--any-model-name", "--max-running", 3,
+                            "--default", "temperature=0", "--default", "seed=5", "--default", "max_tokens=12")
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def complete(self, path="/completion", **fields):
+        return self.server.json("POST", path, {"prompt": PROMPT} | fields)
+
+    def events(self, **fields):
+        response, text = self.server.ask("POST", "/completion", {"prompt": PROMPT, "stream": True} | fields)
+        self.assertEqual(response.status, 200, text)
+        return [json.loads(event[6:]) for event in text.decode().split("\n\n")[:-1]]
+
+    def test_a_completion_is_that_of_openais_route(self):
+        said = self.complete(return_tokens=True, n_probs=2)
+        whole, = self.server.complete(max_tokens=12, return_token_ids=True)["choices"]
+        self.assertEqual((said["content"], said["tokens"]), (whole["text"], whole["token_ids"]))
+        self.assertEqual(len(said["completion_probabilities"]), len(said["tokens"]))
+        self.assertEqual(said["generation_settings"]["seed"], 5)
+        self.assertEqual(said["timings"]["predicted_n"], len(said["tokens"]))
+        self.assertGreater(said["timings"]["draft_n"], 0)
+        for token in said["completion_probabilities"]:
+            self.assertEqual(token["logprob"], token["top_logprobs"][0]["logprob"])
+
+    def test_a_stream_has_the_tokens_one_by_one(self):
+        whole = self.complete(return_tokens=True)
+        *parts, last = self.events(n_probs=2, timings_per_token=True)
+        self.assertEqual("".join(part["content"] for part in parts), whole["content"])
+        self.assertEqual([token for part in parts for token in part["tokens"]], whole["tokens"])
+        self.assertTrue(all(len(part["completion_probabilities"]) == 1 and not part["stop"] for part in parts))
+        self.assertEqual((last["stop"], last["stop_type"], last["tokens_predicted"]), (True, whole["stop_type"], len(parts)))
+
+    def test_probabilities_after_sampling(self):
+        said = self.complete(temperature=1, n_probs=5, post_sampling_probs=True, n_predict=8)
+        for token in said["completion_probabilities"]:
+            self.assertTrue(0 < token["prob"] <= 1)
+            self.assertTrue(all(0 < other["prob"] <= 1 for other in token["top_probs"]))
+            self.assertIn(token["id"], [other["id"] for other in token["top_probs"]] + [token["id"]])
+
+    def test_prompts_grammars_and_the_end_of_the_context(self):
+        tokens = self.server.json("POST", "/tokenize", {"content": PROMPT, "add_special": True})["tokens"]
+        answers = self.complete(prompt=[PROMPT, tokens, {"prompt_string": PROMPT}])
+        self.assertEqual(len({answer["content"] for answer in answers}), 1)
+        self.assertEqual(self.complete(grammar='root ::= "a"{5,5}')["content"], "aaaaa")
+        said = self.complete(n_predict=100, ignore_eos=True, prompt=[5] * 1000, response_fields=["truncated", "tokens_predicted"])
+        self.assertEqual(said, {"truncated": True, "tokens_predicted": 24})
+        error = self.server.json("POST", "/completion", {"prompt": [5] * 1024}, 400)["error"]
+        self.assertEqual((error["type"], error["n_prompt_tokens"], error["n_ctx"]), ("exceed_context_size_error", 1024, 1024))
+
+    def test_the_server_describes_itself(self):
+        props = self.server.json("GET", "/props")
+        self.assertEqual(props["total_slots"], 3)
+        self.assertEqual(props["default_generation_settings"]["params"]["temperature"], 0)
+        self.assertEqual(len(self.server.json("GET", "/slots")), 3)
+        prompt = self.server.json("POST", "/apply-template", {"messages": [{"role": "user", "content": PROMPT}]})["prompt"]
+        self.assertIn(PROMPT, prompt)
+        self.server.json("POST", "/infill", {"input_prefix": "a", "input_suffix": "b"}, 501)
+
+    def test_vectors_and_their_ranking(self):
+        texts = ["def f(x):", "class A:", "def f(x):"]
+        vectors = [entry["embedding"][0] for entry in self.server.json("POST", "/embedding", {"content": texts})]
+        openai = self.server.json("POST", "/v1/embeddings", {"input": texts, "model": "text-embedding-3-small"})["data"]
+        self.assertEqual(vectors, [entry["embedding"] for entry in openai])
+        results = self.server.json("POST", "/v1/rerank", {"query": texts[0], "documents": texts})["results"]
+        self.assertEqual([result["index"] for result in results], [0, 2, 1])
+        self.assertAlmostEqual(results[0]["relevance_score"], 1, 5)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
