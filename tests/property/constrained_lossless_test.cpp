@@ -48,7 +48,7 @@ struct Case {
 
 template <class Rule>
 void check_constrained() {
-  for (const Setting& setting : settings) {
+  for (const Setting& setting : toy_settings) {
     for (int number = 0; number < 2; ++number) {
       const Case one(setting, sampling_number(number));
       const Fit found = fit_to<Rule>(one.law, one.draft(), one.target(), setting, one.request);
@@ -56,7 +56,7 @@ void check_constrained() {
       REQUIRE_FALSE(found.rejects());
     }
   }
-  const Case one(settings[1], sampling_number(1));
+  const Case one(toy_settings[1], sampling_number(1));
   const Drafter sources{ForcedText{}, one.draft()};
   REQUIRE_FALSE(fit_to<Rule>(one.law, sources, one.target(), one.setting, one.request).rejects());
 }
@@ -77,7 +77,7 @@ bool rejects(const Case& one, const Request& request) {
 
 template <class Rule>
 void check_wrong_variants() {
-  const Case one(settings[1], {.temperature = 1.0f, .top_k = 3});
+  const Case one(toy_settings[1], {.temperature = 1.0f, .top_k = 3});
   REQUIRE_FALSE(rejects<Rule>(one, one.request));
   Request after_top_k = one.request;  // top-k keeps the likeliest tokens of all
   after_top_k.sampling.adjust_logits = [](std::span<const Token>, std::span<float> logits) {
