@@ -249,7 +249,7 @@ class Serve(unittest.TestCase):
                 ("temperature", 2.5), ("temperature", "1"), ("top_p", -0.1), ("n", 0), ("n", 1.5), ("max_tokens", 0), ("seed", 2**63),
                 ("logprobs", 21), ("logprobs", True), ("stop", ["x"] * 33), ("stop", ["x" * 257]), ("stop", 5), ("stream", 1),
                 ("logit_bias", {"99999": 1}), ("logit_bias", {"1": 101}), ("presence_penalty", -3), ("prompt", []), ("prompt", [[]]),
-                ("prompt", [1, "x"]), ("prompt", [-1]), ("prompt", {}), ("stop_token_ids", [2048]),
+                ("prompt", [1, {}]), ("prompt", [-1]), ("prompt", {}), ("stop_token_ids", [2048]),
                 ("stream_options", {"include_usage": True}), ("cache_salt", "x" * 257)):
             with self.subTest(field=field, value=value):
                 self.refused({"prompt": "x", field: value}, field)
@@ -271,7 +271,7 @@ class Serve(unittest.TestCase):
     def test_a_prompt_beyond_the_context_has_openais_message(self):
         error = self.refused({"prompt": [5] * 1024}, "prompt", "This model's maximum context length is 1024 tokens. However, you",
                              code="context_length_exceeded")
-        self.assertEqual(error["type"], "invalid_request_error")
+        self.assertEqual((error["type"], error["n_prompt_tokens"], error["n_ctx"]), ("exceed_context_size_error", 1024, 1024))
         answer = self.server.complete(prompt=[5] * 1020, max_tokens=100, ignore_eos=True)
         self.assertEqual((answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (4, "length"))
 

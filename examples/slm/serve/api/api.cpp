@@ -204,11 +204,7 @@ Ready Api::count_chat_tokens(const HttpRequest& request) const {
 
 std::unique_ptr<Exchange> Api::begin(TextRequest request, std::unique_ptr<Reply> reply,
                                      const std::function<void()>& wake) {
-  {
-    const std::lock_guard lock(mutex_);
-    asked_n_.add(request.n);
-    if (request.max_tokens) asked_tokens_.add(*request.max_tokens);
-  }
+  count(request);
   HttpHeaders headers = ignored_header(request.ignored);
   const slm::CancelToken cancel = cancel_.get_token();
   return with_headers(reply ? answer_reply(std::move(request), std::move(reply), model_, *service_, cancel, wake)
@@ -225,14 +221,22 @@ std::unique_ptr<Exchange> Api::infill(const HttpRequest& request, const std::fun
 }
 
 std::unique_ptr<Exchange> Api::begin(LlamaRequest request, const std::function<void()>& wake) {
+  count(request.text);
   HttpHeaders headers = ignored_header(request.text.ignored);
   return with_headers(answer_llama(std::move(request), model_, *service_, cancel_.get_token(), wake),
                       std::move(headers));
 }
 
+void Api::count(const TextRequest& request) {
+  const std::lock_guard lock(mutex_);
+  asked_n_.add(request.n);
+  if (request.max_tokens) asked_tokens_.add(*request.max_tokens);
+}
+
 std::unique_ptr<Exchange> Api::embeddings(const HttpRequest& request, const std::function<void()>& wake) {
   HttpHeaders headers;
-  return embed(read_fields(request, on_embeddings, headers), EmbeddingForm::openai, std::move(headers), wake);
+  const slm::Json body = read_fields(request, on_embeddings, headers);
+  return embed(body, EmbeddingForm::openai, std::move(headers), wake);
 }
 
 std::unique_ptr<Exchange> Api::embedding(const HttpRequest& request, const std::function<void()>& wake) {
@@ -244,7 +248,8 @@ std::unique_ptr<Exchange> Api::embedding(const HttpRequest& request, const std::
 
 std::unique_ptr<Exchange> Api::rerank(const HttpRequest& request, const std::function<void()>& wake) {
   HttpHeaders headers;
-  return embed(read_fields(request, on_rerank, headers), EmbeddingForm::rerank, std::move(headers), wake);
+  const slm::Json body = read_fields(request, on_rerank, headers);
+  return embed(body, EmbeddingForm::rerank, std::move(headers), wake);
 }
 
 std::unique_ptr<Exchange> Api::embed(const slm::Json& body, EmbeddingForm form, HttpHeaders headers,

@@ -66,6 +66,7 @@ class Api {
   std::unique_ptr<Exchange> responses(const HttpRequest& request, const std::function<void()>& wake);
   /// reply: the form of the answer; null: that of completions and chats.
   std::unique_ptr<Exchange> begin(TextRequest request, std::unique_ptr<Reply> reply, const std::function<void()>& wake);
+  void count(const TextRequest& request);
   std::unique_ptr<Exchange> embeddings(const HttpRequest& request, const std::function<void()>& wake);
   std::unique_ptr<Exchange> load_lora_adapter(const HttpRequest& request, const std::function<void()>& wake);
   Ready count_chat_tokens(const HttpRequest& request) const;

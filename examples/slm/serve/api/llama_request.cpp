@@ -14,6 +14,7 @@ namespace serve {
 namespace {
 
 constexpr std::size_t most_biased = 1024, most_fields = 64;
+constexpr float never = -std::numeric_limits<float>::infinity();
 
 /// The tokens that an entry of `logit_bias` names: an id, also as text, or the tokens of a text.
 std::vector<slm::Token> biased_tokens(const slm::Json& named, const ServedModel& model) {
@@ -27,9 +28,9 @@ std::vector<slm::Token> biased_tokens(const slm::Json& named, const ServedModel&
 }
 
 /// llama.cpp's forms of `logit_bias`, removed from the body.
-void take_logit_bias(slm::Json& body, const ServedModel& model, slm::Sampling& sampling) {
+std::vector<std::pair<slm::Token, float>> take_logit_bias(slm::Json& body, const ServedModel& model) {
   const auto field = body.find("logit_bias");
-  if (field == body.end()) return;
+  if (field == body.end()) return {};
   std::vector<std::pair<slm::Json, slm::Json>> entries;
   if (field->is_object()) {
     for (const auto& [name, bias] : field->items()) entries.emplace_back(name, bias);
@@ -41,25 +42,20 @@ void take_logit_bias(slm::Json& body, const ServedModel& model, slm::Sampling& s
   } else {
     throw Fields::bad("logit_bias", *field, "an object or a list of pairs");
   }
-  std::vector<std::pair<std::size_t, float>> biases;
+  std::vector<std::pair<slm::Token, float>> biases;
   for (const auto& [named, bias] : entries) {
-    const bool never = bias == false;
-    if (!never && !(bias.is_number() && std::abs(bias.get<double>()) <= 100)) {
+    const bool excluded = bias == false;
+    if (!excluded && !(bias.is_number() && std::abs(bias.get<double>()) <= 100)) {
       throw Fields::bad("logit_bias", bias, "a number of -100 to 100, or false");
     }
-    const float value = never ? -std::numeric_limits<float>::infinity() : bias.get<float>();
-    for (const slm::Token token : biased_tokens(named, model)) {
-      biases.emplace_back(static_cast<std::size_t>(token), value);
-    }
+    const float value = excluded ? never : bias.get<float>();
+    for (const slm::Token token : biased_tokens(named, model)) biases.emplace_back(token, value);
     if (biases.size() > most_biased) {
       throw bad_field("logit_bias", slm::text("names more than ", most_biased, " tokens"));
     }
   }
   body.erase(field);
-  if (biases.empty()) return;
-  sampling.adjust_logits = [biases](std::span<const slm::Token>, std::span<float> logits) {
-    for (const auto& [id, bias] : biases) logits[id] += bias;
-  };
+  return biases;
 }
 
 std::vector<std::string> read_response_fields(const Fields& fields) {
@@ -83,13 +79,21 @@ LlamaRequest read(slm::Json& body, FieldRoute route, const ServedModel& model, c
   add_defaults(body, route, options.defaults);
   std::vector<std::string> ignored = check_fields(body, route, options.strict_fields);
   slm::Sampling base{.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f};  // llama.cpp's defaults
-  take_logit_bias(body, model, base);
+  request.biases = take_logit_bias(body, model);
   body.erase("stream_options");
   const Fields fields(body, source);
   request.text = read_common(fields, model, options, base);
   request.text.ignored = std::move(ignored);
   request.text.token_deltas = request.text.stream;
   slm::Sampling& sampling = request.text.sampling;
+  if (sampling.ignore_end_tokens) {  // llama.cpp never draws them
+    for (const slm::Token end : model.info.end_tokens) request.biases.emplace_back(end, never);
+  }
+  if (!request.biases.empty()) {
+    sampling.adjust_logits = [biases = request.biases](std::span<const slm::Token>, std::span<float> logits) {
+      for (const auto& [token, bias] : biases) logits[static_cast<std::size_t>(token)] += bias;
+    };
+  }
   sampling.repetition_penalty = static_cast<float>(fields.number("repeat_penalty", sampling.repetition_penalty));
   for (const char* name : {"max_tokens", "n_predict"}) {  // the second one wins
     if (const auto most = fields.integer(name)) request.text.max_tokens = static_cast<int>(*most);
@@ -131,6 +135,10 @@ OrderedJson generation_settings(const LlamaRequest& request, std::size_t choice,
   const TextRequest& text = request.text;
   const slm::Sampling sampling = text.prompts.empty() ? text.sampling : text.choice(choice, model).sampling;
   const int most = text.max_tokens ? sampling.max_new_tokens : -1;
+  OrderedJson biases = OrderedJson::array();
+  for (const auto& [token, bias] : request.biases) {
+    biases.push_back({{"token", token}, {"bias", bias == never ? OrderedJson() : OrderedJson(bias)}});
+  }
   return {{"n_predict", most},
           {"max_tokens", most},
           {"seed", sampling.seed},
@@ -154,6 +162,7 @@ OrderedJson generation_settings(const LlamaRequest& request, std::size_t choice,
           {"adaptive_decay", 0.9},
           {"stop", text.stops},
           {"ignore_eos", sampling.ignore_end_tokens},
+          {"logit_bias", std::move(biases)},
           {"stream", text.stream},
           {"n_probs", text.logprobs.value_or(0)},
           {"min_keep", 1},

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "api/text_request.hpp"
@@ -12,8 +13,9 @@ namespace serve {
 struct LlamaRequest {
   TextRequest text;
   bool return_tokens = false, timings_per_token = false;
-  std::vector<std::string> response_fields;  // paths; empty: all
-  std::string grammar;                       // as the request has it
+  std::vector<std::string> response_fields;          // paths; empty: all
+  std::string grammar;                               // as the request has it
+  std::vector<std::pair<slm::Token, float>> biases;  // of `logit_bias` and `ignore_eos`
 };
 
 /// source: the text of `body`. Throws Refusal.
