@@ -15,7 +15,7 @@
 #include "slm/config/known_models.hpp"
 #include "slm/io/declared_pooling.hpp"
 #include "slm/io/linear_source.hpp"
-#include "slm/model/page_pool.hpp"
+#include "slm/model/estimate.hpp"
 #include "slm/model/stored_type.hpp"
 
 namespace cli {
@@ -157,19 +157,24 @@ OrderedJson formats_of(const slm::Checkpoint& checkpoint) {
   return formats;
 }
 
-/// Bytes of weights, and of the KV cache of sequences that fill the context.
-OrderedJson memory_of(const slm::Checkpoint& checkpoint, std::int64_t weights, int sequences) {
-  const slm::KvLayout layout(checkpoint.config(), checkpoint.settings(), slm::KvFormat::f32);
-  const int context = checkpoint.settings().context;
-  OrderedJson memory{{"weights", weights}, {"sequences", sequences}, {"positions", context}};
+/// Bytes of the memory of sequences of `context` tokens on the CPU; 0: that fill the context.
+OrderedJson memory_of(const slm::Checkpoint& checkpoint, int sequences, int context) {
+  slm::EstimateOptions options{.context = context, .sequences = sequences};
+  const slm::MemoryEstimate all = slm::estimate(checkpoint, options);
+  OrderedJson memory{{"weights", all.weights},
+                     {"weights_in_file", all.mapped},
+                     {"sequences", sequences},
+                     {"positions", context == 0 ? checkpoint.settings().context : context}};
   for (const slm::KvFormat format : slm::kv_formats) {
-    memory["kv_cache"][std::string{slm::name_of(format)}] =
-        static_cast<std::uint64_t>(sequences) * layout.in(format).bytes_of(context);
+    options.kv_format = format;
+    memory["kv_cache"][std::string{slm::name_of(format)}] = slm::estimate(checkpoint, options).cache;
   }
+  memory["scratch"] = all.scratch;
+  memory["total"] = all.total();
   return memory;
 }
 
-OrderedJson describe(const std::string& folder, int sequences) {
+OrderedJson describe(const std::string& folder, int sequences, int context) {
   const slm::Checkpoint checkpoint(folder);
   const slm::ModelConfig& config = checkpoint.config();
   const slm::ModelSettings& settings = checkpoint.settings();
@@ -218,7 +223,7 @@ OrderedJson describe(const std::string& folder, int sequences) {
     json["kv_cache_bytes_per_token"][std::string{slm::name_of(format)}] =
         2 * attentions * config.kv_heads * slm::kv_row_bytes(format, config.head_dim);
   }
-  json["memory"] = memory_of(checkpoint, contents.bytes, sequences);
+  json["memory"] = memory_of(checkpoint, sequences, context);
   json["tokenizer_vocab"] = nullptr;
   const std::filesystem::path path = folder;
   if (checkpoint.gguf() ? checkpoint.gguf()->fields().has("tokenizer.ggml.tokens")
@@ -270,19 +275,23 @@ void add_info(CLI::App& program) {
   auto as_json = std::make_shared<bool>(false);
   auto known = std::make_shared<bool>(false);
   auto sequences = std::make_shared<int>(1);
+  auto context = std::make_shared<int>(0);
   CLI::App& command = *program.add_subcommand("info", "Describe a model's files");
   auto& what = *command.add_option_group("what", "one of");
   what.add_option("model", *model, "model (folder or GGUF file)");
   auto* list = what.add_flag("--known", *known, "list the models known at compile time, as a Markdown table");
   what.require_option(1);
-  command.add_option("--sequences", *sequences, "sequences of the whole context whose KV cache \"memory\" includes")
+  command.add_option("--sequences", *sequences, "sequences whose KV cache \"memory\" includes")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->excludes(list);
+  command.add_option("--context", *context, "tokens of each of them; default: the whole context")
+      ->check(CLI::Range(1, 1 << 30))
+      ->excludes(list);
   command.add_flag("--json", *as_json, "print one JSON object")->excludes(list);
-  command.callback([model, as_json, known, sequences] {
+  command.callback([model, as_json, known, sequences, context] {
     if (*known) return print(known_models_table());
-    const OrderedJson json = describe(*model, *sequences);
+    const OrderedJson json = describe(*model, *sequences, *context);
     if (*as_json) return print_json(json);
     print(info_table(json));
   });

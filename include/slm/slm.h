@@ -13,7 +13,7 @@
  * Threads. Models, tokenizers, templates, constraints and adapters are immutable: any number of threads may use them.
  * Generators, sessions, streams and answers: one thread at a time for each handle. Functions that any thread may call
  * at any time: slm_generator_cancel, slm_engine_submit, slm_engine_stop, slm_answer_cancel. One thread at a time may
- * be in slm_engine_step or slm_engine_run. No thread may use a handle while another one releases it. Callbacks run in
+ * be in slm_engine_step, slm_engine_step_for or slm_engine_run. No thread may use a handle while another one releases it. Callbacks run in
  * the thread that called the library, except `wake`, which runs in the thread of the engine.
  *
  * Structs. The member `size` is sizeof the struct; all other members may be zero, which means the default. Later
@@ -105,6 +105,30 @@ typedef struct slm_model_info {
 SLM_API slm_status slm_model_load(const char* path, const slm_load_options* options, slm_model** out);
 SLM_API slm_status slm_model_get_info(const slm_model* model, slm_model_info* info);
 SLM_API void slm_model_free(slm_model* model);
+
+typedef struct slm_estimate_options {
+  size_t size;
+  const char* draft;         /* the path of a draft model; NULL: none */
+  int32_t context;           /* tokens of each sequence; 0: the model's limit */
+  int32_t sequences;         /* at the same time; 0: 1 */
+  int32_t cache_format;      /* SLM_KV_... */
+  int32_t draft_head_tokens; /* see slm_load_options */
+  int32_t draft_bits;
+  int32_t reserved;
+} slm_estimate_options;
+
+/* Bytes; with a draft model, of both. The total is weights + cache + scratch. */
+typedef struct slm_memory {
+  size_t size;
+  uint64_t weights;
+  uint64_t mapped; /* the part of the weights that is read in the mapped files */
+  uint64_t cache;
+  uint64_t scratch;
+  uint64_t step_bytes; /* see slm_model_info */
+} slm_memory;
+
+/* The memory of a model on the CPU, from the headers of its files. options may be NULL. */
+SLM_API slm_status slm_estimate(const char* path, const slm_estimate_options* options, slm_memory* memory);
 
 /* A LoRA adapter in PEFT's format, for this model. */
 SLM_API slm_status slm_adapter_load(const slm_model* model, const char* folder, slm_adapter** out);
@@ -316,6 +340,9 @@ SLM_API slm_status slm_engine_submit(slm_engine* engine, const slm_request* requ
                                      slm_answer** out);
 /* One round of all running requests. *busy: 0 if there was nothing to do. An error ends all requests. */
 SLM_API slm_status slm_engine_step(slm_engine* engine, int32_t* busy);
+/* The same for an application's own loop: steps while a further one as long as the last ends within `seconds`, and at
+ * least once. Prompts are cut so that a step fits; a step cannot be interrupted. */
+SLM_API slm_status slm_engine_step_for(slm_engine* engine, double seconds, int32_t* busy);
 /* Steps and waits for requests until slm_engine_stop(), which cancels all requests. */
 SLM_API slm_status slm_engine_run(slm_engine* engine);
 SLM_API slm_status slm_engine_stop(slm_engine* engine);

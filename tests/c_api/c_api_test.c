@@ -201,7 +201,8 @@ static void test_engine(const slm_model* target, const char* path, const slm_tok
   CHECK_OK(slm_answer_cancel(answers[2]));
   CHECK_OK(slm_answer_poll(answers[0], &token, &state));
   CHECK(state == SLM_ANSWER_PENDING);
-  while (busy) CHECK_OK(slm_engine_step(engine, &busy));
+  for (i = 0; i < 3 && busy; ++i) CHECK_OK(slm_engine_step(engine, &busy));
+  while (busy) CHECK_OK(slm_engine_step_for(engine, 0.01, &busy));
   for (i = 0; i < 4; ++i) {
     do {
       CHECK_OK(slm_answer_poll(answers[i], &token, &state));
@@ -226,6 +227,27 @@ static void test_engine(const slm_model* target, const char* path, const slm_tok
   CHECK_OK(slm_answer_wait(answers[0], &token, &state));
   CHECK(state == SLM_ANSWER_ENDED);
   for (i = 0; i < 4; ++i) slm_answer_free(answers[i]);
+}
+
+static void test_estimate(const slm_model* model, const char* path, const char* draft) {
+  slm_estimate_options options;
+  slm_memory alone, both;
+  slm_model_info info;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  options.context = 128;
+  alone.size = both.size = sizeof alone;
+  info.size = sizeof info;
+  CHECK_OK(slm_estimate(path, &options, &alone));
+  CHECK_OK(slm_model_get_info(model, &info));
+  CHECK(alone.step_bytes == (uint64_t)info.step_bytes && alone.weights > alone.mapped && alone.cache > 0);
+  options.draft = draft;
+  options.sequences = 2;
+  CHECK_OK(slm_estimate(path, &options, &both));
+  CHECK(both.weights > alone.weights && both.cache > 2 * alone.cache);
+  CHECK_FAILS(slm_estimate("/nowhere", NULL, &both), SLM_ERROR_FAILED, "checkpoint.no-folder");
+  options.draft_bits = 3;
+  CHECK_FAILS(slm_estimate(path, &options, &both), SLM_ERROR_FAILED, "model.bits");
 }
 
 static void test_adapter(const char* root) {
@@ -278,6 +300,7 @@ int main(int argc, char** argv) {
   test_generator(target, draft, target_path, tokenizer, prompt, count);
   test_rows(target, target_path, prompt, count);
   test_engine(target, target_path, prompt, count);
+  test_estimate(target, target_path, draft_path);
   test_adapter(argv[1]);
   test_hostile_arguments(target_path);
   slm_free(prompt);

@@ -34,7 +34,7 @@ static void test_sizes(void) {
   CHECK(sizeof(slm_load_options) == 48 && sizeof(slm_model_info) == 32 && sizeof(slm_template_options) == 40);
   CHECK(sizeof(slm_request) == 128 && sizeof(slm_logprob) == 16 && sizeof(slm_generated) == 48);
   CHECK(sizeof(slm_stats) == 80 && sizeof(slm_drafting) == 32 && sizeof(slm_engine_options) == 64);
-  CHECK(sizeof(slm_scheduling) == 40);
+  CHECK(sizeof(slm_scheduling) == 40 && sizeof(slm_estimate_options) == 40 && sizeof(slm_memory) == 48);
 }
 
 static void test_structs(const char* target) {
@@ -212,6 +212,7 @@ static void test_engines(const slm_model* model) {
   CHECK_FAILS(slm_answer_poll(answer, &token, NULL), SLM_ERROR_ARGUMENT, "c.null");
   CHECK_FAILS(slm_answer_poll(NULL, &token, &state), SLM_ERROR_ARGUMENT, "c.null");
   CHECK_FAILS(slm_engine_step(engine, NULL), SLM_ERROR_ARGUMENT, "c.null");
+  CHECK_FAILS(slm_engine_step_for(engine, -1, &state), SLM_ERROR_ARGUMENT, "c.value");
   CHECK_OK(slm_engine_stop(engine));
   CHECK_OK(slm_engine_run(engine)); /* ends at once: it was stopped before */
   CHECK_OK(slm_answer_wait(answer, &token, &state));

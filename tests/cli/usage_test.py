@@ -99,7 +99,13 @@ class Usage(ProgramTest):
             self.assertIn(trait, info["traits"])
         memory = info["memory"]
         self.assertEqual((memory["sequences"], memory["positions"]), (3, info["context"]))
-        self.assertEqual(memory["weights"], info["weight_bytes"])
+        self.assertLessEqual(info["weight_bytes"], memory["weights"])  # vectors are whole pages in fp32
+        self.assertEqual(memory["total"], memory["weights"] + memory["kv_cache"]["f32"] + memory["scratch"])
+        part = self.as_json("info", self.target, "--sequences", 2, "--context", 128)["memory"]
+        self.assertEqual((part["positions"], part["weights_in_file"] > 0), (128, True))
+        per_token = self.as_json("info", self.target)["kv_cache_bytes_per_token"]["f16"]
+        self.assertEqual(part["kv_cache"]["f16"], 2 * 128 * per_token)
+        self.error("model.context", "info", self.target, "--context", 1 << 29)
         one = self.as_json("info", MODELS / "gemma3-4b")["memory"]["kv_cache"]
         self.assertEqual({name: 3 * size for name, size in one.items()}, memory["kv_cache"])
         plain = self.as_json("info", self.target)

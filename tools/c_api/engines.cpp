@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "handles.hpp"
+#include "slm/core/cancel.hpp"
 #include "slm/engine.hpp"
 
 struct slm_engine {
@@ -13,7 +14,7 @@ struct slm_engine {
   slm::Engine<> engine;
   std::atomic<bool> taken{false};  // by the thread that steps
   std::mutex mutex;
-  std::stop_source stop;  // of the current or next run, guarded by the mutex
+  slm::CancelSource stop;  // of the current or next run, guarded by the mutex
 };
 
 struct slm_answer {
@@ -106,11 +107,26 @@ slm_status slm_engine_step(slm_engine* engine, int32_t* busy) {
   });
 }
 
+slm_status slm_engine_step_for(slm_engine* engine, double seconds, int32_t* busy) {
+  return guarded([&] {
+    slm_engine& of = required(engine, "engine");
+    required(busy, "busy");
+    constexpr double a_day = 86400;
+    if (!(seconds >= 0 && seconds <= a_day)) {
+      throw c_api::misuse("c.value", slm::text("expected 0 to ", a_day, " seconds, found ", seconds),
+                          "Pass the time until the application's next task");
+    }
+    const c_api::Claim claim(of.taken, "slm_engine");
+    const std::chrono::duration<double> time(seconds);
+    *busy = of.engine.step_for(std::chrono::duration_cast<std::chrono::nanoseconds>(time)) ? 1 : 0;
+  });
+}
+
 slm_status slm_engine_run(slm_engine* engine) {
   return guarded([&] {
     slm_engine& of = required(engine, "engine");
     const c_api::Claim claim(of.taken, "slm_engine");
-    std::stop_source stop;
+    slm::CancelSource stop;
     {
       const std::lock_guard lock(of.mutex);
       stop = of.stop;

@@ -7,6 +7,7 @@
 #include "handles.hpp"
 #include "slm/adapters.hpp"
 #include "slm/backend/select.hpp"
+#include "slm/model/estimate.hpp"
 #include "slm/model/load.hpp"
 
 struct slm_session {
@@ -86,6 +87,28 @@ slm_status slm_model_get_info(const slm_model* model, slm_model_info* info) {
 }
 
 void slm_model_free(slm_model* model) { delete model; }
+
+slm_status slm_estimate(const char* path, const slm_estimate_options* options, slm_memory* memory) {
+  return guarded([&] {
+    const auto given = c_api::read_struct(options, sizeof(slm_estimate_options), "slm_estimate_options");
+    const slm::MemoryEstimate found =
+        slm::estimate(c_api::path_of(path, "path"),
+                      {.context = given.context,
+                       .sequences = given.sequences == 0 ? 1 : given.sequences,
+                       .kv_format = c_api::cache_format_of(given.cache_format),
+                       .draft = given.draft == nullptr ? std::filesystem::path{} : c_api::path_of(given.draft, "draft"),
+                       .draft_head_tokens = given.draft_head_tokens,
+                       .draft_bits = given.draft_bits});
+    c_api::write_struct(memory,
+                        slm_memory{.size = 0,
+                                   .weights = found.weights,
+                                   .mapped = found.mapped,
+                                   .cache = found.cache,
+                                   .scratch = found.scratch,
+                                   .step_bytes = found.step_bytes},
+                        sizeof(slm_memory), "slm_memory");
+  });
+}
 
 slm_status slm_adapter_load(const slm_model* model, const char* folder, slm_adapter** out) {
   return guarded([&] {

@@ -1,6 +1,7 @@
 // Engine: continuous batching of requests. Its functions are in engine_definition.hpp.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -47,6 +48,11 @@ class Engine {
   /// Runs one round of all running requests. Returns false if there was nothing to do: no requests, or all wait for
   /// readers or adapters. Throws the device's error; all requests, also queued ones, then end with it.
   bool step();
+
+  /// For an application's own loop: steps while a further step as long as the last one ends within `time`. Prompts are
+  /// cut so that a step fits. There is at least one step, which computes at least one row for each running request and
+  /// cannot be interrupted. Returns false if there was nothing to do. Throws like step().
+  bool step_for(std::chrono::nanoseconds time);
 
   /// Steps until no work is left and no adapter is awaited.
   void run();

@@ -66,13 +66,27 @@ struct Engine<Rule>::State {
     return answer;
   }
 
-  bool step() {
+  /// time: seconds for the step's prompts; none: EngineOptions::step_seconds.
+  bool step(std::optional<double> time = {}) {
     try {
-      return round();
+      return round(time);
     } catch (...) {
       end_all(FinishReason::error, std::current_exception());
       throw;
     }
+  }
+
+  bool step_for(double seconds) {
+    const auto& clock = options_.speculation.clock;
+    const double end = clock() + seconds;
+    bool worked = false;
+    for (double left = seconds, took = 0; !worked || took <= left; left = end - clock()) {
+      const double began = clock();
+      if (!step(std::max(left, 0.0))) break;
+      took = clock() - began;
+      worked = true;
+    }
+    return worked;
   }
 
   void run() {
@@ -100,11 +114,11 @@ struct Engine<Rule>::State {
     return stats;
   }
 
-  bool round() {
+  bool round(std::optional<double> time) {
     requests_.take_coming();
     end_those_that_should();
     start_waiting();
-    choose_round();
+    choose_round(time);
     if (round_.empty()) return false;
     rounds_.waiting = requests_.running.size() - round_.size();
     const double began = options_.speculation.clock();
@@ -203,10 +217,10 @@ struct Engine<Rule>::State {
 
   /// Selects the requests of the next round: decoding ones, and as many prompt rows as fit. A request pauses while its
   /// reader lags. A request with a common prefix waits for the pages that another one computes.
-  void choose_round() {
+  void choose_round(std::optional<double> time) {
     round_.clear();
     filling_.clear();
-    prompt_budget_.begin_step();
+    prompt_budget_.begin_step(time);
     std::size_t left_answered = most_scored_rows(target_.info());
     for (Job& job : requests_.running) {
       job.in_round = false;
@@ -330,6 +344,10 @@ Answer Engine<Rule>::submit(Request request, const Scheduling& scheduling, std::
 template <VerificationRule Rule>
 bool Engine<Rule>::step() {
   return state_->step();
+}
+template <VerificationRule Rule>
+bool Engine<Rule>::step_for(std::chrono::nanoseconds time) {
+  return state_->step_for(std::chrono::duration<double>(time).count());
 }
 template <VerificationRule Rule>
 void Engine<Rule>::run() {

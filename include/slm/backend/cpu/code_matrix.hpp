@@ -44,13 +44,15 @@ class CodeMatrix {
   static CodeMatrix stack(std::span<const LinearSource> sources, ThreadPool& pool) {
     CodeMatrix matrix;
     matrix.in = in_features(sources.front());
-    while (!sources.empty()) {
-      const bool int4 = std::holds_alternative<Int4Tensor>(sources.front());
-      const std::size_t count = int4 ? sources.size() : of_one_type(sources);
-      matrix.append(sources.first(count), pool);
-      sources = sources.subspan(count);
-    }
+    each_segment_of(sources, [&](std::span<const LinearSource> some) { matrix.append(some, pool); });
     return matrix;
+  }
+
+  /// The bytes of stack(sources). Reads shapes, and scales of 4-bit layers.
+  static std::int64_t bytes_of(std::span<const LinearSource> sources) {
+    std::int64_t total = 0;
+    each_segment_of(sources, [&](std::span<const LinearSource> some) { total += tiles_for(some).total_bytes(); });
+    return total;
   }
 
   /// Weight bytes that one product reads.
@@ -71,6 +73,17 @@ class CodeMatrix {
   static bool is_blocked_tensor(const LinearSource& source) {
     const auto* tensor = std::get_if<Tensor>(&source);
     return tensor != nullptr && is_blocked(tensor->dtype);
+  }
+
+  /// Calls use(sources) with the sources of each segment.
+  template <class Use>
+  static void each_segment_of(std::span<const LinearSource> sources, const Use& use) {
+    while (!sources.empty()) {
+      const bool int4 = std::holds_alternative<Int4Tensor>(sources.front());
+      const std::size_t count = int4 ? sources.size() : of_one_type(sources);
+      use(sources.first(count));
+      sources = sources.subspan(count);
+    }
   }
 
   /// The number of leading sources with the first one's type.
