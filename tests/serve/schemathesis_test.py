@@ -19,7 +19,8 @@ from server import PATIENCE, Server
 # A schema cannot express the options of a chat template.
 SETTINGS = """
 [[operations]]
-include-name = ["POST /v1/chat/completions", "POST /tokenize"]
+include-name = ["POST /v1/chat/completions", "POST /v1/chat/completions/input_tokens", "POST /v1/messages",
+    "POST /v1/messages/count_tokens", "POST /v1/responses", "POST /v1/responses/input_tokens", "POST /tokenize"]
 checks.positive_data_acceptance.enabled = false
 
 # It has no tokens for filling in the middle.

@@ -90,7 +90,7 @@ slm::Grammar CallForm::call(std::string_view tools, std::string_view named) cons
     const slm::Json function = slm::Json::parse(written);
     const std::string name = function.at("name").get<std::string>();
     if (!named.empty() && name != named) return;
-    const slm::Grammar parts[]{literal(head_ + name + middle_), slm::Grammar::json_schema(schema_of(function, written)),
+    const slm::Grammar parts[]{literal(before_arguments(name)), slm::Grammar::json_schema(schema_of(function, written)),
                                literal(tail_)};
     calls.push_back(slm::Grammar::sequence(std::span(parts, tail_.empty() ? 2 : 3)));
   });

@@ -17,6 +17,9 @@ class CallForm {
   /// Found in the template's own rendering of a call. Nothing: arguments are not JSON, or the template shows no call.
   static std::optional<CallForm> of(const cli::ChatFormat& format);
 
+  /// The text of a call of this tool up to its arguments.
+  std::string before_arguments(const std::string& name) const { return head_ + name + middle_; }
+
   /// One call of one of the tools; named: only of this one, unless it is empty. tools: a JSON list. Throws Error.
   slm::Grammar call(std::string_view tools, std::string_view named) const;
 

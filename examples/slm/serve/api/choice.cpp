@@ -10,6 +10,8 @@ namespace serve {
 
 namespace {
 
+using Kind = slm::AnswerPart::Kind;
+
 std::vector<std::string> all_stops(const ServedModel& model, const TextRequest& request) {
   std::vector<std::string> stops = request.stops;
   if (request.chat) stops.insert(stops.end(), model.chat->stops.strings.begin(), model.chat->stops.strings.end());
@@ -43,6 +45,13 @@ Choice::Choice(const ServedModel& model, const TextRequest& request, std::size_t
   parser_.emplace(model.chat->answer, slm::AnswerOptions{.tools = request.tools.list,
                                                          .reads_calls = request.tools.choice != ToolChoice::none,
                                                          .begins_in_reasoning = reasons_});
+  if (request.tools.choice != ToolChoice::required) return;
+  const slm::AnswerFormat& format = model.chat->answer;
+  const bool reasons = request.reasoning != Reasoning::none;
+  if (auto form = CallForm::of(*model.chat)) {
+    call_.emplace(std::move(*form), request.tools.names, reasons ? format.reasoning_begin() : std::string_view{},
+                  format.reasoning_end(), reasons_);
+  }
 }
 
 std::optional<slm::AnsweredToken> Choice::fetch() {
@@ -82,7 +91,7 @@ std::optional<Delta> Choice::next() {
     if (delta.tokens.empty()) delta.drafted = held_->drafted;
     if (held_->drafted != delta.drafted) break;
     take(*held_);
-    if (parser_) parse(parser_->push(std::exchange(text_, {})));
+    if (parser_) parse(std::exchange(text_, {}));
     if (reasons_) ++reasoning_tokens_;
     delta.tokens.push_back(std::move(*held_));
     held_.reset();
@@ -96,26 +105,50 @@ std::optional<Delta> Choice::next() {
     finish();
     delta.last = true;
   }
-  if (request_.chat && !parser_ && !text_.empty()) parts_ = {{.text = std::exchange(text_, {})}};
+  if (request_.chat && !parser_ && !text_.empty()) parts_ = {{{.text = std::exchange(text_, {})}}};
   delta.text = std::exchange(text_, {});
   delta.parts = std::exchange(parts_, {});
   if (delta.tokens.empty() && !delta.last) return std::nullopt;
   return delta;
 }
 
+void Choice::parse(const std::string& piece) {
+  const bool was_begun = call_ && call_->begun();
+  if (call_) call_->push(piece);
+  parse(parser_->push(piece));
+  if (!call_ || !call_->begun()) return;
+  const std::string arguments = call_->take();
+  if (was_begun && !parts_.empty()) {
+    parts_.back().call.arguments += arguments;
+  } else if (was_begun) {
+    if (!arguments.empty())
+      parts_.push_back({{.kind = Kind::call, .call = {.name = {}, .arguments = arguments}}, true});
+  } else {
+    add_call({{.kind = Kind::call, .call = {.name = call_->name(), .arguments = arguments}}});
+  }
+}
+
+void Choice::add_call(ChoicePart part) {
+  ++calls_;
+  reasons_ = false;
+  part.call.id = new_call_id();
+  parts_.push_back(std::move(part));
+}
+
 void Choice::parse(std::vector<slm::AnswerPart> parts) {
   for (slm::AnswerPart& part : parts) {
     if (ended_) return;
-    reasons_ = part.kind == slm::AnswerPart::Kind::reasoning;
-    if (part.kind == slm::AnswerPart::Kind::call) {
-      ++calls_;
-      part.call.id = new_call_id();
-      ended_ = !request_.tools.parallel;
-    }
-    if (!parts_.empty() && part.kind != slm::AnswerPart::Kind::call && parts_.back().kind == part.kind) {
+    const bool is_call = part.kind == Kind::call;
+    reasons_ = part.kind == Kind::reasoning;
+    if (is_call) ended_ = !request_.tools.parallel;
+    const bool is_read = call_ && call_->begun() && part.kind != Kind::reasoning;
+    if (is_read) continue;  // by call_
+    if (is_call) {
+      add_call({std::move(part)});
+    } else if (!parts_.empty() && parts_.back().kind == part.kind) {
       parts_.back().text += part.text;
     } else {
-      parts_.push_back(std::move(part));
+      parts_.push_back({std::move(part)});
     }
   }
   if (ended_) answer_.stop();
@@ -129,7 +162,7 @@ void Choice::finish() {
   }
   stream_.finish();
   if (parser_ && !ended_) {
-    parse(parser_->push(std::exchange(text_, {})));
+    parse(std::exchange(text_, {}));
     if (!ended_) parse(parser_->finish());
   }
   over_ = true;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "api/call_reader.hpp"
 #include "api/text_request.hpp"
 #include "slm/core/cancel.hpp"
 #include "slm/text/answer_parser.hpp"
@@ -15,10 +16,15 @@
 
 namespace serve {
 
+/// A part of a chat's answer. Ids of calls are unique.
+struct ChoicePart : slm::AnswerPart {
+  bool continues = false;  // the arguments of the call follow those of the last call
+};
+
 /// New text and tokens of a choice.
 struct Delta {
-  std::string text;                    // of a completion
-  std::vector<slm::AnswerPart> parts;  // of a chat's answer; ids of calls are unique
+  std::string text;               // of a completion
+  std::vector<ChoicePart> parts;  // of a chat
   std::vector<slm::AnsweredToken> tokens;
   bool drafted = false;  // the tokens were proposed by the draft
   bool last = false;     // no delta follows
@@ -53,8 +59,10 @@ class Choice {
  private:
   void take(const slm::AnsweredToken& token);
   std::optional<slm::AnsweredToken> fetch();
-  /// The text so far as parts of the answer.
+  /// A piece of a chat's text, or its end, becomes parts of the answer.
+  void parse(const std::string& piece);
   void parse(std::vector<slm::AnswerPart> parts);
+  void add_call(ChoicePart part);
   /// Whether the answer has ended, whatever tokens follow.
   bool ended() const { return ended_ || stream_.stopped(); }
   void finish();
@@ -63,10 +71,11 @@ class Choice {
   std::size_t prompt_;  // its number
   slm::Answer answer_;
   std::string text_;                         // not handed out yet
-  std::vector<slm::AnswerPart> parts_;       // not handed out yet
+  std::vector<ChoicePart> parts_;            // not handed out yet
   bool begun_ = false;                       // some text has been seen
   slm::TextStream stream_;                   // writes into text_
   std::optional<slm::AnswerParser> parser_;  // of a chat
+  std::optional<CallReader> call_;           // of a chat whose answer must be a call
   std::optional<slm::AnsweredToken> held_;   // fetched, and for the next delta
   std::int64_t tokens_ = 0, reasoning_tokens_ = 0;
   std::size_t calls_ = 0;

@@ -26,8 +26,8 @@ class MessageReply final : public Reply {
 
   void begin() override { event({{"type", "message_start"}, {"message", message_}}); }
 
-  void add(const slm::AnswerPart& part) override {
-    if (part.kind == Kind::call) return add_call(part.call);
+  void add(const ChoicePart& part) override {
+    if (part.kind == Kind::call) return add_call(part);
     if (open_ != part.kind) {
       close();
       open_ = part.kind;
@@ -85,26 +85,34 @@ class MessageReply final : public Reply {
 
   void stop() { event({{"type", "content_block_stop"}, {"index", index()}}); }
 
-  /// Ends the block of text or thinking that is open.
+  /// Ends the block that is open.
   void close() {
     if (!open_) return;
+    if (*open_ == Kind::call) {
+      OrderedJson input = OrderedJson::parse(arguments_, nullptr, false);
+      if (input.is_object()) content().back()["input"] = std::move(input);
+    }
     if (*open_ == Kind::reasoning) change({{"type", "signature_delta"}, {"signature", ""}});
     stop();
     open_.reset();
   }
 
-  void add_call(const slm::ToolCall& call) {
-    close();
-    start({{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", OrderedJson::object()}});
-    change({{"type", "input_json_delta"}, {"partial_json", call.arguments}});
-    stop();
-    OrderedJson input = OrderedJson::parse(call.arguments, nullptr, false);
-    if (input.is_object()) content().back()["input"] = std::move(input);
+  void add_call(const ChoicePart& part) {
+    const slm::ToolCall& call = part.call;
+    if (!part.continues) {
+      close();
+      open_ = Kind::call;
+      arguments_.clear();
+      start({{"type", "tool_use"}, {"id", call.id}, {"name", call.name}, {"input", OrderedJson::object()}});
+    }
+    arguments_ += call.arguments;
+    if (!call.arguments.empty()) change({{"type", "input_json_delta"}, {"partial_json", call.arguments}});
   }
 
   const std::int64_t prompt_;
   OrderedJson message_;
   std::optional<Kind> open_;
+  std::string arguments_;  // of the open call
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ class ReplyExchange final : public Exchange {
     bool over = false;
     try {
       while (const auto delta = choice.next()) {
-        for (const slm::AnswerPart& part : delta->parts) reply_->add(part);
+        for (const ChoicePart& part : delta->parts) reply_->add(part);
       }
       over = choice.over();
       if (over) reply_->end(choice);

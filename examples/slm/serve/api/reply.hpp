@@ -17,7 +17,7 @@ class Reply {
   virtual ~Reply() = default;
 
   virtual void begin() = 0;
-  virtual void add(const slm::AnswerPart& part) = 0;
+  virtual void add(const ChoicePart& part) = 0;
   virtual void end(const Choice& choice) = 0;
   /// The stream ends by an error.
   virtual void fail(const Refusal& refusal) = 0;

@@ -43,8 +43,8 @@ class ResponseReply final : public Reply {
     tell_response("in_progress");
   }
 
-  void add(const slm::AnswerPart& part) override {
-    if (part.kind == Kind::call) return add_call(part.call);
+  void add(const ChoicePart& part) override {
+    if (part.kind == Kind::call) return add_call(part);
     if (open_ != part.kind) {
       close("completed");
       open(part.kind);
@@ -133,42 +133,54 @@ class ResponseReply final : public Reply {
   /// Ends the item that is open.
   void close(const char* status) {
     if (!open_) return;
-    OrderedJson done = place();
-    done["text"] = text_;
-    if (*open_ == Kind::content) done["logprobs"] = OrderedJson::array();
-    tell(*open_ == Kind::reasoning ? "response.reasoning_text.done" : "response.output_text.done", done);
-    tell_part("response.content_part.done");
-    output().back()["content"].push_back(part_json(*open_, text_));
+    if (*open_ == Kind::call) {
+      OrderedJson done = item_place();
+      done["arguments"] = text_;
+      done["name"] = output().back()["name"];
+      tell("response.function_call_arguments.done", done);
+      output().back()["arguments"] = text_;
+    } else {
+      close_part();
+    }
     output().back()["status"] = status;
     tell_item("response.output_item.done");
     open_.reset();
     text_.clear();
   }
 
-  void add_call(const slm::ToolCall& call) {
-    close("completed");
-    output().push_back({{"type", "function_call"},
-                        {"id", "fc_" + random_hex()},
-                        {"call_id", call.id},
-                        {"name", call.name},
-                        {"arguments", ""},
-                        {"status", "in_progress"}});
-    tell_item("response.output_item.added");
-    OrderedJson delta = item_place(), done = delta;
+  void close_part() {
+    OrderedJson done = place();
+    done["text"] = text_;
+    if (*open_ == Kind::content) done["logprobs"] = OrderedJson::array();
+    tell(*open_ == Kind::reasoning ? "response.reasoning_text.done" : "response.output_text.done", done);
+    tell_part("response.content_part.done");
+    output().back()["content"].push_back(part_json(*open_, text_));
+  }
+
+  void add_call(const ChoicePart& part) {
+    const slm::ToolCall& call = part.call;
+    if (!part.continues) {
+      close("completed");
+      open_ = Kind::call;
+      output().push_back({{"type", "function_call"},
+                          {"id", "fc_" + random_hex()},
+                          {"call_id", call.id},
+                          {"name", call.name},
+                          {"arguments", ""},
+                          {"status", "in_progress"}});
+      tell_item("response.output_item.added");
+    }
+    text_ += call.arguments;
+    if (call.arguments.empty()) return;
+    OrderedJson delta = item_place();
     delta["delta"] = call.arguments;
     tell("response.function_call_arguments.delta", delta);
-    done["arguments"] = call.arguments;
-    done["name"] = call.name;
-    tell("response.function_call_arguments.done", done);
-    output().back()["arguments"] = call.arguments;
-    output().back()["status"] = "completed";
-    tell_item("response.output_item.done");
   }
 
   const std::int64_t prompt_;
   OrderedJson response_;
   std::optional<Kind> open_;
-  std::string text_;  // of the open item
+  std::string text_;  // of the open item, or its arguments
   std::int64_t told_ = 0;
 };
 

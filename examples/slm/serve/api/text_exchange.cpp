@@ -45,9 +45,15 @@ OrderedJson call_json(const slm::ToolCall& call) {
 }
 
 /// The message of a whole answer.
-OrderedJson message_of(std::vector<slm::AnswerPart> parts) {
+OrderedJson message_of(const std::vector<ChoicePart>& parts) {
   slm::ParsedAnswer answer;
-  for (slm::AnswerPart& part : parts) answer.add(std::move(part));
+  for (const ChoicePart& part : parts) {
+    if (part.continues) {
+      answer.calls.back().arguments += part.call.arguments;
+    } else {
+      answer.add(part);
+    }
+  }
   const bool has_content = !answer.content.empty() || (answer.calls.empty() && answer.reasoning.empty());
   OrderedJson message{{"role", "assistant"},
                       {"content", has_content ? OrderedJson(answer.content) : OrderedJson()},
@@ -148,7 +154,7 @@ class WholeExchange final : public TextExchange {
   void collect(Choice& choice, Delta& said) const {
     while (auto delta = choice.next()) {
       said.text += delta->text;
-      for (slm::AnswerPart& part : delta->parts) said.parts.push_back(std::move(part));
+      for (ChoicePart& part : delta->parts) said.parts.push_back(std::move(part));
       if (!request_.logprobs && !request_.return_token_ids) continue;
       for (slm::AnsweredToken& token : delta->tokens) said.tokens.push_back(std::move(token));
     }
@@ -293,18 +299,19 @@ class StreamExchange final : public TextExchange {
     const auto add_delta = [&deltas](const char* name, OrderedJson value) {
       deltas.push_back({{"delta", {{name, std::move(value)}}}});
     };
-    for (const slm::AnswerPart& part : delta.parts) {
+    for (const ChoicePart& part : delta.parts) {
       if (part.kind != slm::AnswerPart::Kind::call) {
         add_delta(part.kind == slm::AnswerPart::Kind::content ? "content" : "reasoning_content", part.text);
         continue;
       }
-      const std::size_t index = calls_[i]++;
+      if (!part.continues) ++calls_[i];
+      const std::size_t index = calls_[i] - 1;
       OrderedJson begin{{"index", index}}, arguments{{"index", index}};
       begin.update(call_json(part.call));
       begin["function"]["arguments"] = "";
       arguments["function"]["arguments"] = part.call.arguments;
-      add_delta("tool_calls", OrderedJson::array({std::move(begin)}));
-      add_delta("tool_calls", OrderedJson::array({std::move(arguments)}));
+      if (!part.continues) add_delta("tool_calls", OrderedJson::array({std::move(begin)}));
+      if (!part.call.arguments.empty()) add_delta("tool_calls", OrderedJson::array({std::move(arguments)}));
     }
     return deltas;
   }
