@@ -69,9 +69,12 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint);
 struct ConstraintOptions {
   std::optional<std::string> schema_file, regex, choice, grammar_file;
   bool json_object = false;
+  std::string whitespace = "default";
 };
 
 void add_constraint_options(CLI::App& command, ConstraintOptions& options);
+/// Adds --whitespace, of JSON.
+void add_whitespace_option(CLI::App& command, std::string& whitespace);
 /// Throws cli.two-constraints and the errors of grammars. tokenizer: the folder or file of the target.
 slm::ConstraintRef make_constraint(const ConstraintOptions& options, const std::string& tokenizer);
 

@@ -15,6 +15,12 @@ void add_constraint_options(CLI::App& command, ConstraintOptions& options) {
   command.add_option("--choice", options.choice, "the answer is one of these texts, separated by commas");
   command.add_option("--grammar", options.grammar_file,
                      "the answer is a text of the grammar of this file, in llama.cpp's syntax");
+  add_whitespace_option(command, options.whitespace);
+}
+
+void add_whitespace_option(CLI::App& command, std::string& whitespace) {
+  command.add_option("--whitespace", whitespace, "white space of JSON: compact is none")
+      ->check(CLI::IsMember({"compact", "default"}));
 }
 
 slm::ConstraintRef make_constraint(const ConstraintOptions& options, const std::string& tokenizer) {
@@ -26,11 +32,12 @@ slm::ConstraintRef make_constraint(const ConstraintOptions& options, const std::
                      slm::text("expected at most one constraint of the answer, found ", constraints),
                      "Use one of --json-schema, --json-object, --regex, --choice and --grammar");
   }
+  const slm::JsonOptions json{.compact = options.whitespace == "compact"};
   const auto grammar = [&] {
-    if (options.schema_file) return slm::Grammar::json_schema(read_file(*options.schema_file));
+    if (options.schema_file) return slm::Grammar::json_schema(read_file(*options.schema_file), json);
     if (options.grammar_file) return slm::Grammar::gbnf(read_file(*options.grammar_file));
     if (options.regex) return slm::Grammar::regex(*options.regex);
-    if (options.json_object) return slm::Grammar::json();
+    if (options.json_object) return slm::Grammar::json(json);
     std::vector<std::string> texts(1);
     for (const char letter : *options.choice) {
       if (letter == ',') {

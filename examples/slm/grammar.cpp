@@ -121,8 +121,7 @@ void add_grammars(CLI::App& command, GrammarOptions& options) {
   kinds.add_option("--choice-file", options.choice_file, "the texts of this JSON list");
   kinds.add_option("--gbnf", options.gbnf_file, "texts of this grammar, in llama.cpp's syntax");
   kinds.require_option(1);
-  command.add_option("--whitespace", options.whitespace, "white space of JSON: compact is none")
-      ->check(CLI::IsMember({"compact", "default"}));
+  add_whitespace_option(command, options.whitespace);
 }
 
 }  // namespace

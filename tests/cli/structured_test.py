@@ -67,6 +67,13 @@ class Generate(ProgramTest):
         self.assertGreater(statistics["forced_share"], 0.5)
         self.assertEqual(statistics["finish_reason"], "complete")
 
+    def test_white_space(self):
+        schema = ["--json-schema", written("person.json", PERSON), "--whitespace", "compact"]
+        self.assertRegex(self.answer(*schema)["text"], r'\A\{"id":[0-9]{2},"in":"(a|in)"\}\Z')
+        self.assertNotRegex(self.answer("--json-object", "--whitespace", "compact", "--temperature", "1")["text"], r"\n")
+        forced = [self.answer(*schema[:count])["statistics"]["forced"] for count in (2, 4)]
+        self.assertGreater(forced[1], forced[0])
+
     def test_an_object_without_an_end_is_cut_at_the_limit(self):
         for options in (["--json-object"], ["--regex", "in{90}"]):
             result = self.generate(*options)
