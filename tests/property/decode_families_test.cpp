@@ -132,6 +132,7 @@ TEMPLATE_TEST_CASE("every family: a row's logits have the same bits for any spli
   std::vector<std::string> all = folders;
   all.insert(all.end(), newer_traits.begin(), newer_traits.end());
   all.insert(all.end(), mixture_traits.begin(), mixture_traits.end());
+  all.insert(all.end(), hybrid_fixtures.begin(), hybrid_fixtures.end());
   for (const std::string& name : all) {
     Session model(load_any(name, TestType{}));
     const int vocab = model.info().vocab;
