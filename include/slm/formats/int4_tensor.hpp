@@ -35,7 +35,7 @@ struct Int4Tensor {
   const Tensor* zeros = nullptr;  // null: symmetric, every zero point is 8
   bool twos_complement = false;   // codes are -8..7 (Quark's int4): code ^ 8 is unsigned
   bool zeros_less_one = false;    // words of zeros are stored less 0x11111111 (GPTQ's first version)
-  std::shared_ptr<const std::vector<std::int64_t>> order = {};  // the stored row of each row; null: in order
+  std::shared_ptr<const std::vector<std::int64_t>> order = {};  // the stored row of each of `out` rows; null: in order
 };
 
 /// A linear layer [out, in] of a quantized checkpoint: floating point or 4-bit.

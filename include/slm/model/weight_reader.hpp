@@ -330,11 +330,7 @@ struct WeightReader {
   /// Replaces a matrix by its given rows.
   void take_rows(LinearSource& layer, std::vector<std::int64_t> rows) const {
     if (auto* const int4 = std::get_if<Int4Tensor>(&layer)) {
-      if (static_cast<std::int64_t>(rows.size()) != int4->out) {
-        throw Error("config.unsupported",
-                    text("'", checkpoint.folder().string(), "' requires 4-bit codes of gated attention"),
-                    "See docs/models.md for the supported families and their features");
-      }
+      int4->out = static_cast<std::int64_t>(rows.size());
       int4->order = std::make_shared<const std::vector<std::int64_t>>(std::move(rows));
       return;
     }

@@ -182,10 +182,11 @@ TEST_CASE("experts in one tensor are the same model as single experts") {
 }
 
 TEST_CASE("experts in blocks and in bfloat16: the same bits for any cut, near the reference backend") {
-  const DType type = GENERATE(DType::q8_0, DType::q4_0, DType::bf16);
+  const DType type = GENERATE(DType::q8_0, DType::q4_0, DType::q4_k, DType::q6_k, DType::bf16);
   ModelDescription model = read_model_description(fixture("models/qwen3moe"));
-  model.config.hidden = 64;
-  model.config.ffn = model.config.mixture.ffn = 32;
+  const bool wide = is_blocked(type) && values_of_block(type) == 256;
+  model.config.hidden = wide ? 256 : 64;
+  model.config.ffn = model.config.mixture.ffn = wide ? 256 : 32;
   const TensorNames names(model.config, model.settings, model.family->names);
   std::deque<std::vector<std::byte>> data;
   std::vector<Tensor> tensors;
