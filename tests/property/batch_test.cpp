@@ -22,8 +22,7 @@ using namespace slm::testing;
 
 namespace {
 
-/// Every family of docs/models.md and six newer ones: windows, ALiBi, LongRoPE, YaRN, partial rotation, learned
-/// positions, projected embeddings.
+/// Every family of docs/models.md, and newer ones with other traits, recurrent layers, experts or sinks.
 const char* const names[] = {"llama-mha3h",
                              "llama3-gqa-scaled-tied",
                              "mistral-swa8",
@@ -50,7 +49,8 @@ const char* const names[] = {"llama-mha3h",
                              "qwen35moe",
                              "granitehybrid-moe",
                              "falcon-h1-norm",
-                             "nemotron-h"};
+                             "nemotron-h-moe",
+                             "gpt-oss-trunc"};
 
 /// The logits after each token of a sequence that grows token by token, alone.
 std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {
@@ -187,8 +187,8 @@ TEST_CASE("four-bit and 16-bit models, one to three threads: the same bits in an
 TEMPLATE_TEST_CASE("in every format of the cache: the same bits in any batch, truncation, fork and page", "",
                    backend::Reference, backend::Cpu) {
   const bool slow = std::string(TestType::name) == "reference";
-  for (const char* name :
-       {"llama3-gqa-scaled-tied", "mistral-swa8", "qwen3-qknorm-headdim", "phi-partial", "mpt-alibi-4h", "gpt2"}) {
+  for (const char* name : {"llama3-gqa-scaled-tied", "mistral-swa8", "qwen3-qknorm-headdim", "phi-partial",
+                           "mpt-alibi-4h", "gpt2", "qwen35-text", "falcon-h1", "gpt-oss-trunc"}) {
     for (const KvFormat format : kv_formats) {
       const AnyModel model = load(fixture(text("models/", name)), TestType{}, {.cache_format = format});
       int wrong = 0;
