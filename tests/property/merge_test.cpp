@@ -169,7 +169,9 @@ TEST_CASE("in every family and type a merged model has the sums of the weights a
       const AnyModel model = load(checkpoint.folder(), backend::Reference{});
       const Row expected = logits(model, load_adapter(folder.path() / "adapter", model));
       const double error = distance(logits(load(out, backend::Reference{}), nullptr), expected);
-      CHECK(error < (type == DType::f32 ? 1e-5 : 8 * unit_of(type)));
+      // A recurrent state adds the rounding of the weights up over the positions.
+      const double units = checkpoint.config().mixer.kind == MixerKind::none ? 8 : 16;
+      CHECK(error < (type == DType::f32 ? 1e-5 : units * unit_of(type)));
     }
   }
 }

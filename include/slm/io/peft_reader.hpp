@@ -259,7 +259,7 @@ class PeftFolder {
                      .in = pair.place->in,
                      .first = from.part->first,
                      .out = from.part->out};
-      visit_elements(change, [&]<class Element>(Element) {
+      visit_elements(change, [&, &from = from]<class Element>(Element) {  // Clang 14 captures no binding by default
         copy_columns<Element>(*pair.a, next, from.part->columns);
         change.down = std::exchange(next, next + whole_lines(from.down_bytes()));
         transpose<Element>(*pair.b, from.part->out, next, from.part->rows);

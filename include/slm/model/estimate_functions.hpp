@@ -265,7 +265,7 @@ SLM_INLINE MemoryEstimate estimate(const Checkpoint& model, const EstimateOption
                 text("Give 1..", model.settings().context, ", or 0 for the maximum"));
   }
   MemoryEstimate all;
-  detail::add_model(model, options, {}, all);
+  detail::add_model(model, options, LoadOptions{}, all);
   if (!options.draft.empty()) {
     const LoadOptions loading{.head_tokens = options.draft_head_tokens, .bits = options.draft_bits};
     const Checkpoint draft(options.draft);
