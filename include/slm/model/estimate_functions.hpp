@@ -232,8 +232,9 @@ inline void check_draft_options(const Checkpoint& draft, const LoadOptions& load
         "head_tokens of 0 to the size of the vocabulary", loading.head_tokens);
 }
 
-inline void add_model(const Checkpoint& checkpoint, const EstimateOptions& options, const LoadOptions& loading,
-                      MemoryEstimate& to) {
+/// The estimate with one more model.
+inline MemoryEstimate with_model(MemoryEstimate to, const Checkpoint& checkpoint, const EstimateOptions& options,
+                                 const LoadOptions& loading) {
   const int most = checkpoint.settings().context;  // a draft model may have a smaller context
   const int context = options.context == 0 ? most : std::min(options.context, most);
   const auto sequences = static_cast<std::int64_t>(options.sequences);
@@ -247,6 +248,7 @@ inline void add_model(const Checkpoint& checkpoint, const EstimateOptions& optio
   const std::int64_t logits = 4 * sequences * checkpoint.config().vocab;
   to.scratch += static_cast<std::uint64_t>(scratch_bytes(checkpoint.config(), format, rows) + logits);
   if (to.step_bytes == 0) to.step_bytes = static_cast<std::uint64_t>(weights.step);
+  return to;
 }
 
 }  // namespace detail
@@ -264,13 +266,12 @@ SLM_INLINE MemoryEstimate estimate(const Checkpoint& model, const EstimateOption
                      " tokens exceeds the limit of config.json, ", model.settings().context),
                 text("Give 1..", model.settings().context, ", or 0 for the maximum"));
   }
-  MemoryEstimate all;
-  detail::add_model(model, options, LoadOptions{}, all);
+  MemoryEstimate all = detail::with_model({}, model, options, {});
   if (!options.draft.empty()) {
     const LoadOptions loading{.head_tokens = options.draft_head_tokens, .bits = options.draft_bits};
     const Checkpoint draft(options.draft);
     detail::check_draft_options(draft, loading);
-    detail::add_model(draft, options, loading, all);
+    all = detail::with_model(all, draft, options, loading);
   }
   return all;
 }
