@@ -15,6 +15,7 @@
 #include "slm/model/paged_sequence.hpp"
 #include "support/hybrid_fixtures.hpp"
 #include "support/newer_fixtures.hpp"
+#include "support/outputs.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
 
@@ -63,15 +64,6 @@ std::vector<float> extend(Session<AnyModel>& model, const std::vector<Token>& te
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-template <class Decoder>
-std::vector<Token> text_of(Decoder& decoder, const std::vector<Token>& prompt, const Sampling& sampling,
-                           std::int64_t* accepted = nullptr) {
-  std::vector<Token> text = prompt;
-  const Stats stats = decoder.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
-  if (accepted != nullptr) *accepted += stats.accepted;
-  return text;
 }
 
 /// Speculative text of the target with several drafts and draft lengths, compared with its plain text. stranger: a

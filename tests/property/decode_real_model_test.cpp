@@ -13,6 +13,7 @@
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
+#include "support/outputs.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/statistics.hpp"
@@ -56,13 +57,6 @@ std::vector<float> rows_of(View<const float, 2> logits) { return {logits.data, l
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-template <class Decoder>
-std::vector<Token> text_of(Decoder& decoder, const std::vector<Token>& prompt, const Sampling& sampling) {
-  std::vector<Token> text = prompt;
-  decoder.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
-  return text;
 }
 
 /// Fills everything after the written rows with NaN, to detect reads past the length.

@@ -8,9 +8,9 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
-#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
+#include "support/outputs.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
 
@@ -20,12 +20,6 @@ using namespace slm::testing;
 namespace {
 
 constexpr int context = 200;
-
-std::vector<float> logits_of(AnyModel model, const std::vector<Token>& prompt) {
-  Session session(std::move(model));
-  const View<const float, 2> rows = session.forward(prompt, static_cast<int>(prompt.size()));
-  return {rows.data, rows.data + rows.size()};
-}
 
 /// Root of the mean square difference, relative to that of `exact`.
 double difference(const std::vector<float>& exact, const std::vector<float>& other) {
@@ -51,16 +45,16 @@ TEMPLATE_TEST_CASE("fewer bits: close logits and fewer bytes", "", backend::Refe
       CHECK(eight.info().step_bytes * 16 < stored.info().step_bytes * 11);
       CHECK(four.info().step_bytes * 16 < stored.info().step_bytes * 7);
     }
-    const std::vector<float> exact = logits_of(stored, prompt);
-    const double by_eight = difference(exact, logits_of(eight, prompt));
-    const double by_four = difference(exact, logits_of(four, prompt));
+    const std::vector<float> exact = prompt_logits(stored, prompt);
+    const double by_eight = difference(exact, prompt_logits(eight, prompt));
+    const double by_four = difference(exact, prompt_logits(four, prompt));
     CAPTURE(tied, by_eight, by_four);
     CHECK(by_eight > 0);
     CHECK(by_eight < 0.05);
     CHECK(by_four > by_eight);
     CHECK(by_four < 0.5);
-    CHECK(logits_of(load(folder.path(), TestType{}, {.head_tokens = 16, .bits = 4}), prompt)[3] ==
-          logits_of(four, prompt)[3]);
+    CHECK(prompt_logits(load(folder.path(), TestType{}, {.head_tokens = 16, .bits = 4}), prompt)[3] ==
+          prompt_logits(four, prompt)[3]);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative_definition.hpp"
 #include "slm/model/load.hpp"
+#include "support/outputs.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
 
@@ -25,15 +26,6 @@ const std::vector<std::string> names{"lfm2moe",   "qwen35-text",    "qwen3next",
 AnyModel target_of(const std::string& name) { return load(fixture("models/" + name), backend::Cpu{2}); }
 AnyModel draft_of(const std::string& name) {
   return load(fixture("models/" + name), backend::Cpu{2}, {.weights = WeightType::bf16});
-}
-
-template <class Decoder>
-std::vector<Token> text_of(Decoder& decoder, const std::vector<Token>& prompt, const Sampling& sampling,
-                           std::int64_t* accepted = nullptr) {
-  std::vector<Token> text = prompt;
-  const Stats stats = decoder.generate(prompt, sampling, [&](Token token) { text.push_back(token); });
-  if (accepted != nullptr) *accepted += stats.accepted;
-  return text;
 }
 
 /// exact: the rule's sampled text is the plain one too, not only its distribution.

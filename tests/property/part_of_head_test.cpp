@@ -10,9 +10,9 @@
 #include "slm/backend/reference/reference.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
-#include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"
+#include "support/outputs.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"
 
@@ -23,12 +23,6 @@ namespace {
 
 constexpr int context = 200;
 
-std::vector<float> logits_of(AnyModel model, const std::vector<Token>& prompt) {
-  Session session(std::move(model));
-  const View<const float, 2> rows = session.forward(prompt, static_cast<int>(prompt.size()));
-  return {rows.data, rows.data + rows.size()};
-}
-
 }  // namespace
 
 TEMPLATE_TEST_CASE(
@@ -38,11 +32,11 @@ TEMPLATE_TEST_CASE(
   for (const bool tied : {false, true}) {
     const TemporaryFolder folder;
     write_random_checkpoint<float>(folder.path(), tiny_shape, 3, tied, context);
-    const std::vector<float> whole = logits_of(load(folder.path(), TestType{}), prompt);
+    const std::vector<float> whole = prompt_logits(load(folder.path(), TestType{}), prompt);
     for (const int tokens : {1, 16, 37, tiny_shape.vocab - 1, tiny_shape.vocab}) {
       const AnyModel model = load(folder.path(), TestType{}, {.head_tokens = tokens});
       CHECK(model.info().vocab == tiny_shape.vocab);
-      const std::vector<float> part = logits_of(model, prompt);
+      const std::vector<float> part = prompt_logits(model, prompt);
       REQUIRE(part.size() == whole.size());
       for (std::size_t i = 0; i < part.size(); ++i) {
         const int row = static_cast<int>(i) / tiny_shape.vocab, token = static_cast<int>(i) % tiny_shape.vocab;

@@ -1,6 +1,7 @@
 // The API over a fake engine, and a template with tools, calls and reasoning.
 #pragma once
 
+#include <catch2/catch.hpp>
 #include <memory>
 #include <string>
 
@@ -50,6 +51,14 @@ struct CallingServer {
                         .id = "1",
                         .body = body},
                        [] {});
+  }
+
+  /// The prompt of a request, a whole object without its braces.
+  std::string prompt(const std::string& members) {
+    service->asked.clear();
+    const auto exchange = begin("{" + members + "}");
+    REQUIRE(service->asked.size() == 1);
+    return model.tokenizer.decode(service->asked.back().request.prompt, false);
   }
 
   /// The answer to a request, whose text the model writes token by token, or in one step.

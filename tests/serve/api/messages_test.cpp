@@ -23,12 +23,7 @@ struct MessagesServer : CallingServer {
 
   static std::string asking(const std::string& more = "") { return R"("max_tokens": 100)" + more; }
   /// The prompt of a body's messages and other members.
-  std::string prompt(const std::string& body) {
-    service->asked.clear();
-    const auto exchange = begin("{" + asking(", ") + body + "}");
-    REQUIRE(service->asked.size() == 1);
-    return model.tokenizer.decode(service->asked.back().request.prompt, false);
-  }
+  std::string prompt(const std::string& body) { return CallingServer::prompt(asking(", ") + body); }
   Json error(const std::string& body) {
     service->asked.clear();
     FakeOutput out;

@@ -20,12 +20,6 @@ constexpr const char* two_tools = R"(, "tools": [{"type": "function", "name": "g
 struct ResponsesServer : CallingServer {
   explicit ResponsesServer(const std::string& prompt_end = "") : CallingServer(prompt_end) { path = "/v1/responses"; }
 
-  std::string prompt(const std::string& members) {
-    service->asked.clear();
-    const auto exchange = begin("{" + members + "}");
-    REQUIRE(service->asked.size() == 1);
-    return model.tokenizer.decode(service->asked.back().request.prompt, false);
-  }
   /// The field that a refusal names.
   std::string refused(const std::string& members) {
     service->asked.clear();

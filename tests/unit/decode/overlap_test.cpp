@@ -8,7 +8,6 @@
 #include <limits>
 #include <memory>
 #include <stdexcept>
-#include <stop_token>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -337,7 +336,7 @@ TEST_CASE("the loss of a rank of the draft is an error immediately, not the end 
 
 TEST_CASE("a text can be cancelled during an early draft") {
   const ToyOptions options{.vocab = vocab, .seed = 3};
-  std::stop_source cancel;
+  CancelSource cancel;
   SpeculativeDecoder decoder{ToyModel{options}, slow(options), {.draft_tokens = 4, .overlap = true}};
   int tokens = 0;
   Request request{.prompt = prompt, .sampling = {.max_new_tokens = 1000}, .cancel = cancel.get_token()};

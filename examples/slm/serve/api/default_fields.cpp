@@ -25,7 +25,9 @@ slm::Json parse_defaults(const std::vector<std::string>& settings) {
         try {
           check_fields(body, static_cast<FieldRoute>(route), true);
         } catch (const Refusal& refusal) {
-          throw refuse(slm::text("is not accepted: ", refusal.what()));
+          std::string reason = refusal.what();
+          if (reason.ends_with('.')) reason.pop_back();
+          throw refuse("is not accepted: " + reason);
         }
       }
     }

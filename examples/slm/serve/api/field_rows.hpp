@@ -15,8 +15,9 @@ inline constexpr double any_least = -std::numeric_limits<double>::infinity(), an
 inline constexpr double most_int = std::numeric_limits<int>::max(), least_int = std::numeric_limits<int>::min();
 inline constexpr double most_tokens = 1 << 30;
 
-constexpr FieldRow integer(std::string_view name, unsigned routes, double least, double most, std::string_view text) {
-  return {name, routes, FieldUse::followed, FieldType::integer, least, most, "[]", text};
+constexpr FieldRow integer(std::string_view name, unsigned routes, double least, double most, std::string_view text,
+                           std::string_view neutral = "[]") {
+  return {name, routes, FieldUse::followed, FieldType::integer, least, most, neutral, text};
 }
 constexpr FieldRow number(std::string_view name, unsigned routes, double least, double most, std::string_view text) {
   return {name, routes, FieldUse::followed, FieldType::number, least, most, "[]", text};

@@ -2,32 +2,16 @@
 #include <algorithm>
 #include <vector>
 
-#include "api/field_table.hpp"
+#include "api/field_rows.hpp"
 
 namespace serve {
 
 namespace {
 
-constexpr unsigned answers = on_completion | on_infill;
-constexpr double most_tokens = 1 << 30, most_int = 2147483647, any_number = 1e300;
+using rows::followed, rows::hint, rows::integer, rows::most_int, rows::most_tokens, rows::number, rows::refused;
 
-constexpr FieldRow integer(std::string_view name, unsigned routes, double least, double most, std::string_view text,
-                           std::string_view neutral = "[]") {
-  return {name, routes, FieldUse::followed, FieldType::integer, least, most, neutral, text};
-}
-constexpr FieldRow number(std::string_view name, unsigned routes, double least, double most, std::string_view text) {
-  return {name, routes, FieldUse::followed, FieldType::number, least, most, "[]", text};
-}
-constexpr FieldRow followed(std::string_view name, unsigned routes, FieldType type, std::string_view text,
-                            std::string_view neutral = "[]") {
-  return {name, routes, FieldUse::followed, type, 0, 0, neutral, text};
-}
-constexpr FieldRow hint(std::string_view name, unsigned routes, std::string_view text) {
-  return {name, routes, FieldUse::hint, FieldType::any, 0, 0, "[]", text};
-}
-constexpr FieldRow refused(std::string_view name, unsigned routes, std::string_view neutral, std::string_view text) {
-  return {name, routes, FieldUse::refused, FieldType::any, 0, 0, neutral, text};
-}
+constexpr unsigned answers = on_completion | on_infill;
+constexpr double any_number = 1e300;
 
 constexpr FieldRow own_rows[] = {
     followed("prompt", on_completion, FieldType::any,
@@ -67,7 +51,7 @@ constexpr FieldRow own_rows[] = {
     hint("speculative.n_min", answers, "drafts change no answer"),
     hint("speculative.p_min", answers, "drafts change no answer"),
     hint("stream_options", answers, "each answer has its counts of tokens"),
-    refused("adaptive_target", answers, "[-1]", "the server has no such sampling method"),
+    refused("adaptive_target", answers, "[-1]", rows::samples),
     refused("echo", answers, "[false]", "`prompt` of the answer is the prompt"),
     refused("logprobs", answers, "[0, false]", "`n_probs` is the field"),
     refused("return_token_ids", answers, "[false]", "`return_tokens` is the field"),
