@@ -251,7 +251,9 @@ class PeftFolder {
     std::byte* next = memory.get();
     next += (line - reinterpret_cast<std::uintptr_t>(next) % line) % line;
     Checksum sum;
-    for (const auto& [place, from] : order) {
+    for (const auto& entry : order) {
+      const std::pair<int, int> place = entry.first;
+      const auto& from = entry.second;
       const Pair& pair = from.named->second;
       LowRank change{.type = pair.a->dtype,
                      .scale = config_.scale(from.named->first),
@@ -259,7 +261,7 @@ class PeftFolder {
                      .in = pair.place->in,
                      .first = from.part->first,
                      .out = from.part->out};
-      visit_elements(change, [&, &from = from]<class Element>(Element) {  // Clang 14 captures no binding by default
+      visit_elements(change, [&]<class Element>(Element) {
         copy_columns<Element>(*pair.a, next, from.part->columns);
         change.down = std::exchange(next, next + whole_lines(from.down_bytes()));
         transpose<Element>(*pair.b, from.part->out, next, from.part->rows);
