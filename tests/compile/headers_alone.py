@@ -68,7 +68,8 @@ def main():
     for source, (status, messages) in zip(sources, outcomes):
         if status:
             failed += 1
-            print(f"--- {' '.join(source)}: does not compile\n{messages}")
+            name = source[0] if len(source) == 1 else f"{len(source)} headers in one source"
+            print(f"--- {name}: does not compile\n{messages}")
     print(f"{len(headers)} headers in {len(sources)} sources, {failed} failed ({' '.join([arguments.compiler, *library])})")
     sys.exit(1 if failed or not headers else 0)
 

@@ -252,7 +252,7 @@ class PeftFolder {
     next += (line - reinterpret_cast<std::uintptr_t>(next) % line) % line;
     Checksum sum;
     for (const auto& entry : order) {
-      const std::pair<int, int> place = entry.first;
+      const auto place = entry.first;
       const auto& from = entry.second;
       const Pair& pair = from.named->second;
       LowRank change{.type = pair.a->dtype,
