@@ -19,7 +19,9 @@ void add_speculative(CLI::App& bench) {
                                        "HumanEval.jsonl or HumanEval.jsonl.gz of github.com/openai/human-eval");
   command.add_option("--out", options->out, "folder of the run; an interrupted run continues there")
       ->capture_default_str();
-  command.add_option("--setup", options->setup, "procedure: published (AMD's), best (this library's), both")
+  command
+      .add_option("--setup", options->setup,
+                  "procedure: published (AMD's, with the draft model), best (with all drafts), both")
       ->check(CLI::IsMember({"published", "best", "both"}))
       ->capture_default_str();
   command.add_option("--sampling", options->sampling, "greedy, sampled (temperature 0.1, top-k 10, top-p 0.95), both")
@@ -41,9 +43,7 @@ void add_speculative(CLI::App& bench) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   cli::add_model_options(command, options->models);
-  command
-      .add_option("--draft-backend", options->models.draft_backend, "backend of the draft model; default: as --backend")
-      ->check(cli::backend_name());
+  cli::add_draft_weight_options(command, options->models);
   command
       .add_option("--baseline", options->baselines,
                   "also measure another engine in the setup published: transformers, llama.cpp, or a script like those "

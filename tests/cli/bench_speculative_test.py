@@ -186,6 +186,7 @@ class BenchSpeculative(unittest.TestCase):
             (["--draft-length", "3"], r"'settings\[0\]\.draft_lengths\[0\]' is \"adaptive\""),
             (["--humaneval", humaneval], "'tasks.digest'"),
             (["--backend", "reference"], "'backend' is \"cpu\""),
+            (["--draft-bits", "4"], "'draft_bits' is 0, this run has 4"),
             (["--target", SOURCE / "examples/demo_pair/target-int4", "--draft", SOURCE / "examples/demo_pair/draft",
               "--humaneval", humaneval], "'target.config'|'target.precision'|'target.weights'|'tasks.digest'"),
         ):

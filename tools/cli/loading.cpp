@@ -68,9 +68,24 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   return slm::load(folder, *device, options);
 }
 
-void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft) {
+void add_draft_weight_options(CLI::App& command, ModelOptions& options, CLI::Option* draft) {
   command.add_option("--draft-backend", options.draft_backend, "backend of the draft; default: --backend")
       ->check(backend_name());
+  auto* head = command.add_option(
+      "--draft-head", options.draft_head,
+      "the draft proposes only tokens with ids below N and tokens of the text, which costs less of its head; "
+      "0: all");
+  head->check(CLI::Range(0, 1 << 24))->capture_default_str();
+  auto* bits = command.add_option(
+      "--draft-bits", options.draft_bits,
+      "4 or 8: round the draft's weights of more bits during loading, so that a draft token reads fewer "
+      "bytes; 0: as stored");
+  bits->check(CLI::IsMember({0, 4, 8}))->capture_default_str();
+  if (draft != nullptr) head->needs(draft), bits->needs(draft);
+}
+
+void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft) {
+  add_draft_weight_options(command, options, &draft);
   command
       .add_option("--draft-threads", options.draft_threads,
                   "dedicated draft threads; drafting overlaps verification; 0: use the target's threads")
@@ -83,21 +98,6 @@ void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& dr
           "number of last ranks that hold the draft only; drafting overlaps verification; 0: all ranks hold both")
       ->needs(&draft)
       ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  command
-      .add_option(
-          "--draft-head", options.draft_head,
-          "the draft proposes only tokens with ids below N and tokens of the text, which costs less of its head; "
-          "0: all")
-      ->needs(&draft)
-      ->check(CLI::Range(0, 1 << 24))
-      ->capture_default_str();
-  command
-      .add_option("--draft-bits", options.draft_bits,
-                  "4 or 8: round the draft's weights of more bits during loading, so that a draft token reads fewer "
-                  "bytes; 0: as stored")
-      ->needs(&draft)
-      ->check(CLI::IsMember({0, 4, 8}))
       ->capture_default_str();
 }
 

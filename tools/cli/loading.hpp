@@ -56,8 +56,9 @@ class Loader {
 /// Adds --backend, --context, --cache-format, --threads, --isa, --copy-weights, --activations, --pipeline,
 /// --fast-reduce.
 void add_model_options(CLI::App& command, ModelOptions& options);
-/// Adds --draft-backend, --draft-threads, --draft-ranks, --draft-head, --draft-bits; draft: the option that names the
-/// draft.
+/// Adds --draft-backend, --draft-head, --draft-bits; draft: the option that names the draft, if the latter two need it.
+void add_draft_weight_options(CLI::App& command, ModelOptions& options, CLI::Option* draft = nullptr);
+/// Adds these, --draft-threads and --draft-ranks.
 void add_draft_options(CLI::App& command, ModelOptions& options, CLI::Option& draft);
 /// Adds --context, --cache-format.
 void add_cache_options(CLI::App& command, ModelOptions& options);

@@ -85,7 +85,9 @@ class Measurement {
       for (const std::string& name : setting.draft_lengths) {
         Speculation speculation;
         speculation.draft_length = draft_length::parse(name);
-        decoders_[&setting].push_back(std::make_unique<Decoder>(draft, target, std::move(speculation)));
+        Drafter drafter{draft};
+        if (setting.setup == "best") drafter.add(Lookup{});
+        decoders_[&setting].push_back(std::make_unique<Decoder>(std::move(drafter), target, std::move(speculation)));
       }
     }
   }

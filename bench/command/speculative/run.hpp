@@ -182,6 +182,8 @@ class Run {
             {"draft_device", device_name(draft_backend())},
             {"backend", options_.models.backend},
             {"draft_backend", draft_backend()},
+            {"draft_head", options_.models.draft_head},
+            {"draft_bits", options_.models.draft_bits},
             {"threads", options_.models.cpu.threads > 0 ? options_.models.cpu.threads : usable_cores()},
             {"isa", backend::name_of(backend::resolve(options_.models.cpu.isa))},
             {"activations", options_.models.cpu.activations == backend::Int4Activations::bits8 ? 8 : 16},

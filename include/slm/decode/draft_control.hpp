@@ -134,7 +134,7 @@ class DraftControl {
     const double token = read_.count > 0 ? read_.mean : draft(1) / 4;
     const double cost = plain > 0 ? token * static_cast<double>(backlog) / plain : 0;
     const double gain = gain_of(model, most);
-    if (gain > worth_reading && std::min(left, 256) * (1 - 1 / gain) > 2 * cost) return true;
+    if (gain > worth_reading && std::min(left, 256) * (1 - 1 / gain) > 3 * cost) return true;
     if (reading_balance_ < cost) return false;
     reading_balance_ -= cost;
     return true;
