@@ -13,6 +13,7 @@
 #include "http/addresses.hpp"
 #include "http/cors.hpp"
 #include "http/server.hpp"
+#include "serve_models.hpp"
 #include "slm/adapters.hpp"
 
 namespace cli {
@@ -21,6 +22,7 @@ namespace {
 
 struct ServeOptions {
   std::string target;
+  ModelsOptions several;
   DraftingOptions drafting;
   ModelOptions models;
   ChatOptions chat;
@@ -32,7 +34,7 @@ struct ServeOptions {
   bool update_adapters = false, generation_config = false;
   std::vector<std::string> defaults;
   bool any_name = false;
-  std::string key_file;
+  std::string key_file, slot_folder;
   bool insecure = false, json = false;
   double drain_delay = 0, drain_timeout = 30;
 };
@@ -140,6 +142,55 @@ void shut_down(serve::HttpServer& server, serve::Api& api, const ServeOptions& o
   server.drain(std::chrono::seconds(2));  // until clients have read the end of their answers
 }
 
+/// Reports where the server listens and what it serves.
+void announce(const OrderedJson& started, const std::string& address, int port, bool json) {
+  if (json) {
+    OrderedJson line{{"address", address}, {"port", port}};
+    line.update(started);
+    return print_json(line);
+  }
+  if (started.contains("chat_notice") && !started["chat_notice"].is_null()) {
+    std::cerr << started["chat_notice"].get_ref<const std::string&>() << '\n';
+  }
+  const std::string models =
+      started.contains("models") ? slm::text(started["models"].size(), " models") : started["model"].get<std::string>();
+  print(slm::text("slm serves ", models, " at ", address, "\n"));
+  if (started.contains("sampling")) {
+    print(slm::text("Default sampling of requests: ", started["sampling"].dump(), "\n"));
+  }
+}
+
+/// Adapters are those of the command line.
+serve::LoadedModel load_model(const ServeOptions& options, const std::string& target, const std::string& draft,
+                              const std::vector<std::string>& names) {
+  Loader loader(options.models);
+  const slm::AnyModel model = loader.load(target);
+  DraftingOptions drafting = options.drafting;
+  drafting.draft = draft;
+  slm::Drafter drafter = make_drafter(drafting, loader, model.info(), target);
+  serve::ServedModel served = serve::describe_model(target, names, model, options.chat, fingerprint_of(options.models));
+  if (!options.several.given()) served.adapters = make_store(options, served.names, model);
+  served.any_name = options.any_name;
+  if (options.generation_config) served.suggested = model.info().sampling;
+  return {std::move(served), serve::make_service(std::move(drafter), model, options.engine)};
+}
+
+serve::ModelList list_models(const ServeOptions& options) {
+  serve::ModelList list = make_model_list(options.several, options.models, options.engine);
+  list.any_name = options.any_name;
+  list.outline = [&options](const serve::ModelSource& source) {
+    return outline_of(source, options.models, options.engine);
+  };
+  list.load = [&options](const serve::ModelSource& source) {
+    serve::LoadedModel loaded = load_model(options, source.path, source.draft, {source.name});
+    if (const std::string& notice = loaded.model.chat_notice; !notice.empty()) {
+      std::cerr << slm::text(source.name, ": ", notice, "\n");
+    }
+    return loaded;
+  };
+  return list;
+}
+
 void run_server(ServeOptions options) {
   if (options.key_file.empty() && !options.insecure && !serve::is_loopback(options.http.host)) {
     throw slm::Error(
@@ -151,8 +202,10 @@ void run_server(ServeOptions options) {
   if (!options.key_file.empty()) limits.keys = read_keys(options.key_file);
   limits.reading.most_choices = options.engine.max_requests;
   limits.most_running = options.engine.max_running;
+  limits.most_waiting = options.engine.max_requests;
   limits.reading.defaults = serve::parse_defaults(options.defaults);
   limits.load_adapters = options.update_adapters;
+  limits.slot_folder = options.slot_folder;
   std::vector<std::string> origins;
   for (const std::string& origin : options.origins) origins.push_back(serve::parse_origin(origin));
   options.http.cors = serve::CorsPolicy(std::move(origins));
@@ -167,36 +220,27 @@ void run_server(ServeOptions options) {
   limits.add_metrics = [&server](serve::MetricsPage& page) { add_counters(page, server.counters()); };
 
   options.engine.speculation.overlap = options.models.draft_is_apart();
-  Loader loader(options.models);
-  const slm::AnyModel target = loader.load(options.target);
-  slm::Drafter draft = make_drafter(options.drafting, loader, target.info(), options.target);
-  serve::ServedModel model =
-      serve::describe_model(options.target, options.names, target, options.chat, fingerprint_of(options.models));
-  model.any_name = options.any_name;
-  model.adapters = make_store(options, model.names, target);
-  if (options.generation_config) model.suggested = target.info().sampling;
-  const OrderedJson sampling = json_of(model.suggested);
-  const std::string name = model.names.front(), notice = model.chat_notice;
-  const OrderedJson form = model.chat ? OrderedJson(model.chat->form.name()) : OrderedJson();
-  api = std::make_unique<serve::Api>(std::move(model), serve::make_service(std::move(draft), target, options.engine),
-                                     std::move(limits));
+  OrderedJson started;
+  if (options.several.given()) {
+    serve::ModelList list = list_models(options);
+    started = {{"model", list.sources.front().name}, {"models", OrderedJson::array()}};
+    for (const serve::ModelSource& source : list.sources) started["models"].push_back(source.name);
+    api = std::make_unique<serve::Api>(std::move(list), std::move(limits));
+  } else {
+    serve::LoadedModel only = load_model(options, options.target, options.drafting.draft, options.names);
+    const serve::ServedModel& model = only.model;
+    const std::string& notice = model.chat_notice;
+    started = {{"model", model.names.front()},
+               {"chat_template", model.chat ? OrderedJson(model.chat->form.name()) : OrderedJson()},
+               {"chat_notice", notice.empty() ? OrderedJson() : OrderedJson(notice)}};
+    if (options.generation_config) started["sampling"] = json_of(model.suggested);
+    api = std::make_unique<serve::Api>(std::move(only), std::move(limits));
+  }
   server.start();
   const std::string host = serve::without_brackets(options.http.host);
   const std::string address =
       slm::text("http://", host.find(':') == host.npos ? host : "[" + host + "]", ":", server.port());
-  if (options.json) {
-    OrderedJson started{{"address", address},
-                        {"port", server.port()},
-                        {"model", name},
-                        {"chat_template", form},
-                        {"chat_notice", notice.empty() ? OrderedJson() : OrderedJson(notice)}};
-    if (options.generation_config) started["sampling"] = sampling;
-    print_json(started);
-  } else {
-    if (!notice.empty()) std::cerr << notice << '\n';
-    print(slm::text("slm serves ", name, " at ", address, "\n"));
-    if (options.generation_config) print(slm::text("Default sampling of requests: ", sampling.dump(), "\n"));
-  }
+  announce(started, address, server.port(), options.json);
   signals.wait();
   shut_down(server, *api, options, signals);
 }
@@ -207,8 +251,26 @@ void add_serve(CLI::App& program) {
   auto options = std::make_shared<ServeOptions>();
   options->http.port = 8080;
   CLI::App& command = *program.add_subcommand("serve", "Answer requests over HTTP with OpenAI's API");
-  command.add_option("--target", options->target, "target model (folder or GGUF file)")->required();
-  auto* draft = add_drafter_options(command, options->drafting);
+  auto& which = *command.add_option_group("models");
+  which.require_option(1);
+  which.add_option("--target", options->target, "target model (folder or GGUF file)");
+  auto* named = which
+                    .add_option("--model", options->several.named,
+                                "one of several models, loaded when a request names it; may be repeated")
+                    ->type_name("NAME=PATH[,draft=PATH]")
+                    ->take_all();
+  auto* models = which.add_option("--models", options->several.folder,
+                                  "folder of models: serve each sub-folder and GGUF file by its name, loaded when a "
+                                  "request names it");
+  const auto of_target = [=](CLI::Option* option) { return option->excludes(named)->excludes(models); };
+  command
+      .add_option("--model-memory", options->several.memory,
+                  "memory of all models with their KV caches; idle models are unloaded, the least recently used first; "
+                  "0: the free memory at the start")
+      ->transform(CLI::AsSizeValue(false))
+      ->default_str("0")
+      ->type_name("SIZE");
+  auto* draft = of_target(add_drafter_options(command, options->drafting));
   add_draft_options(command, options->models, *draft);
   command
       .add_option_function<std::string>(
@@ -221,24 +283,23 @@ void add_serve(CLI::App& program) {
   command.add_option("--host", options->http.host, "address to listen on, or a name: all its addresses")
       ->capture_default_str();
   command.add_option("--port", options->http.port, "port to listen on; 0: any free port")->capture_default_str();
-  command.add_option(
+  of_target(command.add_option(
       "--served-model-name", options->names,
-      "name of the model for clients; further names are aliases; default: the name of its folder or file");
-  command.add_flag("--any-model-name", options->any_name, "answer requests for unknown models with this model");
+      "name of the model for clients; further names are aliases; default: the name of its folder or file"));
+  command.add_flag("--any-model-name", options->any_name, "answer requests for unknown models with the first model");
   command
       .add_option("--default", options->defaults,
                   "value of a field that a request leaves out, such as temperature=0; may be repeated")
       ->type_name("FIELD=VALUE")
       ->take_all();
-  command
-      .add_option("--adapter", options->adapters,
-                  "serve the target with this adapter as another model; may be repeated")
+  of_target(command.add_option("--adapter", options->adapters,
+                               "serve the target with this adapter as another model; may be repeated"))
       ->type_name("NAME=DIR")
-      ->check([](const std::string& named) { return named.find('=') < named.size() - 1 ? "" : "expected NAME=DIR"; })
+      ->check([](const std::string& pair) { return pair.find('=') < pair.size() - 1 ? "" : "expected NAME=DIR"; })
       ->take_all();
-  auto* folder =
+  auto* folder = of_target(
       command.add_option("--adapters", options->store.folder,
-                         "folder of adapters: serve each sub-folder as a model with its name, loaded on request");
+                         "folder of adapters: serve each sub-folder as a model with its name, loaded on request"));
   command
       .add_option("--adapter-memory", options->store.host_memory,
                   "host memory for adapters; the least recently used are evicted; 0: a quarter of the free memory")
@@ -289,6 +350,10 @@ void add_serve(CLI::App& program) {
       ->transform(CLI::AsSizeValue(false))
       ->default_str("4GiB")
       ->type_name("SIZE");
+  command
+      .add_option("--slot-save-path", options->slot_folder,
+                  "folder of saved slots: clients may save, restore and erase the texts of `id_slot`")
+      ->check(CLI::ExistingDirectory);
   command.add_option("--io-threads", options->http.io_threads, "threads for connections")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -306,7 +371,9 @@ void add_serve(CLI::App& program) {
       ->capture_default_str();
   add_chat_options(command, options->chat);
   add_model_options(command, options->models);
-  command.add_flag("--json", options->json, "print one JSON object: address, port, model, chat_template, chat_notice");
+  command.add_flag(
+      "--json", options->json,
+      "print one JSON object: address, port, model, chat_template, chat_notice; with several models: models");
   command.callback([options] { run_server(*options); });
 }
 

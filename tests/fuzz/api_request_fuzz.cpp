@@ -8,6 +8,7 @@
 
 #include "serve/api/calling_server.hpp"
 #include "slm/decode/request.hpp"
+#include "support/temporary.hpp"
 
 namespace {
 
@@ -24,7 +25,8 @@ constexpr const char* paths[] = {"/v1/completions",
                                  "/v1/messages/count_tokens",
                                  "/v1/responses/input_tokens"};
 // In the upper half of the first byte's values.
-constexpr const char* llama_paths[] = {"/completion", "/infill", "/apply-template", "/embedding", "/rerank"};
+constexpr const char* llama_paths[] = {"/completion", "/infill", "/apply-template",
+                                       "/embedding",  "/rerank", "/slots/1"};
 
 void require(bool holds) {
   if (!holds) std::abort();
@@ -35,14 +37,18 @@ void require(bool holds) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   static const serve::ServedModel served = serve::test::calling_model("{% if enable_thinking %}<think>\n{% endif %}");
-  static FakeServer server({}, served);
+  static const slm::testing::TemporaryFolder folder;
+  [[maybe_unused]] static const auto file =
+      folder.write("a", R"({"format": "slm-slot-1", "model": "demo", "vocab": 2048, "tokens": [1, 2, 3]})");
+  static FakeServer server({.reading = {}, .slot_folder = folder.path()}, served);
   const slm::ModelInfo& model = served.info;
   server.service->asked.clear();
   FakeOutput out;
   const std::string body(reinterpret_cast<const char*>(data + 1), size - 1);
   const bool llama = data[0] >= 128;
   const auto exchange =
-      server.begin(llama ? llama_paths[data[0] % std::size(llama_paths)] : paths[data[0] % std::size(paths)], body);
+      server.begin(llama ? llama_paths[data[0] % std::size(llama_paths)] : paths[data[0] % std::size(paths)], body,
+                   "POST", "action=restore");
   for (auto& asked : server.service->asked) {
     slm::check_request(asked.request, model);
     if (asked.request.pooling) {

@@ -2,7 +2,9 @@
 """slm serve with llama.cpp's routes, on the demo pair.
 usage: llama_routes_test.py PROGRAM SOURCE_DIR"""
 import json
+import os
 import sys
+import tempfile
 import unittest
 
 from server import PAIR, PROMPT, Server
@@ -76,6 +78,34 @@ class LlamaRoutesTest(unittest.TestCase):
         results = self.server.json("POST", "/v1/rerank", {"query": texts[0], "documents": texts})["results"]
         self.assertEqual([result["index"] for result in results], [0, 2, 1])
         self.assertAlmostEqual(results[0]["relevance_score"], 1, 5)
+
+    def test_a_restored_slot_is_in_the_cache_of_a_new_server(self):
+        prompt = [5 + i % 50 for i in range(200)]
+        ask = lambda server, **fields: server.json("POST", "/completion", {"prompt": prompt, "n_predict": 8, "ignore_eos": True, "id_slot": 1} | fields)
+        act = lambda server, action, status=200, slot=1, **body: server.json("POST", f"/slots/{slot}?action={action}", body, status)
+        with tempfile.TemporaryDirectory() as folder:
+            options = ("--slot-save-path", folder, "--default", "temperature=0", "--max-running", 2)
+            with Server(*options) as server:
+                said = ask(server)
+                self.assertEqual((said["id_slot"], said["tokens_cached"]), (1, 0))
+                saved = act(server, "save", filename="a.slot")
+                self.assertEqual((saved["id_slot"], saved["n_saved"]), (1, 208))
+                self.assertEqual(os.listdir(folder), ["a.slot"])
+                self.assertEqual(server.ask("POST", "/slots/1?action=erase")[0].status, 200)
+                self.assertEqual(act(server, "save", filename="b.slot")["n_saved"], 0)
+                for name in ("../a.slot", "a/b", "..", ""):
+                    act(server, "save", 400, filename=name)
+                    act(server, "restore", 400, filename=name)
+            with Server(*options) as server:
+                act(server, "restore", 400, slot=2, filename="a.slot")
+                act(server, "restore", 400, filename="c.slot")
+                restored = act(server, "restore", slot=0, filename="a.slot")
+                self.assertEqual((restored["id_slot"], restored["n_restored"], restored["n_read"]), (0, 208, saved["n_written"]))
+                again = ask(server, id_slot=0)
+                self.assertEqual(again["content"], said["content"])
+                self.assertGreaterEqual(again["tokens_cached"], 128)
+                self.assertEqual(act(server, "erase", slot=0)["n_erased"], 208)
+        act(self.server, "save", 501, filename="a.slot")
 
 
 if __name__ == "__main__":

@@ -19,10 +19,11 @@ CALLING_TEMPLATE = """{% if tools %}<tools>{{ tools|tojson }}</tools>
 
 
 class Server:
-    """A running `slm serve`, by default on a free port."""
+    """A running `slm serve`, by default on a free port. target: None: the arguments name the models."""
 
     def __init__(self, *arguments, target=PAIR / "target", port=0):
-        command = [PROGRAM, "serve", "--target", target, "--port", port, "--json", *arguments]
+        target = [] if target is None else ["--target", target]
+        command = [PROGRAM, "serve", *target, "--port", port, "--json", *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         line = self.process.stdout.readline()
         if not line:

@@ -75,6 +75,19 @@ class StructuredTest(unittest.TestCase):
                 self.assertEqual((error["param"], error["slm_id"]), (field, slm_id))
                 self.assertIn(field, error["message"])
 
+    def test_a_grammar_whose_bytes_have_no_token_is_a_wrong_request(self):
+        question = {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}
+        for fields in ({"guided_regex": "\u00e9"}, {"json_schema": {"const": "\u00e9"}},
+                       {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "\u00e9"}}}}):
+            for path, name in (("/v1/completions", "prompt"), (CHAT, "messages")):
+                with self.subTest(path=path, fields=fields):
+                    body = {name: question[name], "max_tokens": 10} | fields
+                    error = self.server.json("POST", path, body, 400)["error"]
+                    self.assertEqual((error["type"], error["slm_id"]), ("invalid_request_error", "structured.no-token"))
+                    self.assertIn("permits no token", error["message"])
+                    streamed = self.server.ask("POST", path, body | {"stream": True})[1]
+                    self.assertIn(b'"invalid_request_error"', streamed)
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -37,7 +37,7 @@ struct CallingServer {
   explicit CallingServer(const std::string& prompt_end = "") : model(calling_model(prompt_end)) {
     auto fake = std::make_unique<FakeService>();
     service = fake.get();
-    api = std::make_unique<Api>(model, std::move(fake), ApiOptions{});
+    api = std::make_unique<Api>(LoadedModel{model, std::move(fake)}, ApiOptions{});
   }
 
   std::unique_ptr<Exchange> begin(const std::string& members) {

@@ -116,14 +116,14 @@ struct FakeServer {
   explicit FakeServer(ApiOptions options = {}, ServedModel model = demo_model()) {
     auto fake = std::make_unique<FakeService>();
     service = fake.get();
-    api = std::make_unique<Api>(std::move(model), std::move(fake), std::move(options));
+    api = std::make_unique<Api>(LoadedModel{std::move(model), std::move(fake)}, std::move(options));
   }
 
-  std::unique_ptr<Exchange> begin(const std::string& path, const std::string& body,
-                                  const std::string& method = "POST") {
+  std::unique_ptr<Exchange> begin(const std::string& path, const std::string& body, const std::string& method = "POST",
+                                  const std::string& query = {}) {
     return api->handle({.method = method,
                         .path = path,
-                        .query = {},
+                        .query = query,
                         .content_type = "application/json",
                         .authorization = authorization,
                         .id = "1",

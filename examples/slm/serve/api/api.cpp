@@ -4,16 +4,9 @@
 #include <new>
 #include <utility>
 
-#include "api/adapter_routes.hpp"
-#include "api/default_fields.hpp"
-#include "api/llama_exchange.hpp"
-#include "api/message_reply.hpp"
 #include "api/message_request.hpp"
 #include "api/paths.hpp"
-#include "api/response_reply.hpp"
-#include "api/response_request.hpp"
 #include "api/served_model.hpp"
-#include "api/text_exchange.hpp"
 #include "http/ascii.hpp"
 #include "http/random_hex.hpp"
 #include "page/embedded.hpp"
@@ -32,72 +25,15 @@ bool same(std::string_view given, std::string_view key) {
   return differences == 0;
 }
 
-/// The number of tokens of a prompt, as OpenAI's API has it.
-Ready counted(std::size_t tokens, const std::vector<std::string>& ignored) {
-  return {.body = slm::json_text(OrderedJson{{"object", "response.input_tokens"}, {"input_tokens", tokens}}),
-          .headers = ignored_header(ignored)};
-}
-
-}  // namespace
-
-Api::Api(ServedModel model, std::unique_ptr<Service> service, ApiOptions options)
-    : model_(std::move(model)), service_(std::move(service)), options_(std::move(options)) {}
-
-const std::vector<Api::Route>& Api::routes() {
-  static const std::vector<Route> all{
-      // llama.cpp's come first, since two of them are OpenAI's without /v1.
-      {"POST", "/completion", true, &Api::completion, nullptr},
-      {"POST", "/completions", true, &Api::completion, nullptr},
-      {"POST", "/infill", true, &Api::infill, nullptr},
-      {"POST", "/embedding", true, &Api::embedding, nullptr},
-      {"POST", "/embeddings", true, &Api::embedding, nullptr},
-      {"POST", "/v1/rerank", true, &Api::rerank, nullptr},
-      {"POST", "/apply-template", true, nullptr, &Api::apply_template},
-      {"GET", "/props", true, nullptr, &Api::props},
-      {"GET", "/slots", true, nullptr, &Api::slots},
-      {"POST", "/v1/completions", true, &Api::completions, nullptr},
-      {"POST", "/v1/chat/completions", true, &Api::chat_completions, nullptr},
-      {"POST", "/v1/chat/completions/input_tokens", true, nullptr, &Api::count_chat_tokens},
-      {"POST", "/v1/responses", true, &Api::responses, nullptr},
-      {"POST", "/v1/responses/input_tokens", true, nullptr, &Api::count_response_tokens},
-      {"POST", "/v1/messages", true, &Api::messages, nullptr, false, message_error},
-      {"POST", "/v1/messages/count_tokens", true, nullptr, &Api::count_message_tokens, false, message_error},
-      {"POST", "/v1/embeddings", true, &Api::embeddings, nullptr},
-      {"POST", "/v1/load_lora_adapter", true, &Api::load_lora_adapter, nullptr, true},
-      {"POST", "/v1/unload_lora_adapter", true, nullptr, &Api::unload_lora_adapter, true},
-      {"GET", "/v1/models", true, nullptr, &Api::models},
-      {"GET", models_path, true, nullptr, &Api::one_model},
-      {"GET", "/", false, nullptr, &Api::page},
-      {"GET", "/openapi.json", false, nullptr, &Api::openapi},
-      {"GET", "/health", false, nullptr, &Api::health},
-      {"GET", "/v1/health", false, nullptr, &Api::health},
-      {"GET", "/ping", false, nullptr, &Api::health},
-      {"GET", "/version", false, nullptr, &Api::version},
-      {"GET", "/load", false, nullptr, &Api::load},
-      {"GET", "/metrics", false, nullptr, &Api::metrics},
-      {"POST", "/tokenize", true, nullptr, &Api::tokenize},
-      {"POST", "/detokenize", true, nullptr, &Api::detokenize},
-      {"GET", "/tokenizer_info", true, nullptr, &Api::tokenizer_info},
-  };
-  return all;
-}
-
-std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::function<void()>& wake) {
-  ErrorForm errors = error_json;
+/// Calls begin(), and answers what it throws in the form of the route's errors.
+template <class Begin>
+std::unique_ptr<Exchange> or_refused(const ErrorForm& errors, Begin begin) {
   const auto refuse = [&errors](const Refusal& refusal) {
     return std::make_unique<ReadyExchange>(
         Ready{.status = refusal.status, .body = slm::json_text(errors(refusal)), .headers = refusal.headers});
   };
   try {
-    if (request.method == "OPTIONS") return std::make_unique<ReadyExchange>(options(request));
-    const Route& route = find(request);
-    errors = route.errors;
-    if (route.guarded) check_key(request);
-    if (route.method == "POST" && request.content_type != "application/json") {
-      throw Refusal(415, "serve.wrong-type", "The body must be application/json.");
-    }
-    if (route.begin != nullptr) return (this->*route.begin)(request, wake);
-    return std::make_unique<ReadyExchange>((this->*route.answer)(request));
+    return begin();
   } catch (const Refusal& refusal) {
     return refuse(refusal);
   } catch (const slm::Error& error) {
@@ -105,6 +41,132 @@ std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::fun
   } catch (const std::bad_alloc&) {
     return refuse(overloaded("cli.out-of-memory", "overloaded", "The server is out of memory for this request."));
   }
+}
+
+}  // namespace
+
+/// Waits for the model, and keeps it loaded until the end of the answer.
+class Api::ModelExchange final : public Exchange {
+ public:
+  ModelExchange(const Route& route, HttpRequest request, std::function<void()> wake)
+      : route_(route), request_(std::move(request)), wake_(std::move(wake)) {}
+
+  void claim(Models& models, const std::optional<std::string>& name) { claim_ = models.claim(name, wake_); }
+
+  void poll(HttpOutput& out) override {
+    if (inner_ == nullptr) {
+      inner_ = or_refused(route_.errors, [this] { return begin(); });
+      if (inner_ == nullptr) return;
+    }
+    inner_->poll(out);
+  }
+  void idle(HttpOutput& out) override {
+    if (inner_ != nullptr) inner_->idle(out);
+  }
+
+  static std::unique_ptr<Exchange> begin_on(ModelApi& model, const Route& route, const HttpRequest& request,
+                                            const std::function<void()>& wake) {
+    if (const auto* begin = std::get_if<Begin>(&route.handler)) return (model.**begin)(request, wake);
+    return std::make_unique<ReadyExchange>((model.*std::get<Answer>(route.handler))(request));
+  }
+
+ private:
+  /// Null: the model is loading.
+  std::unique_ptr<Exchange> begin() {
+    ModelApi* const model = claim_->model();
+    if (model == nullptr) return nullptr;
+    auto exchange = begin_on(*model, route_, request_, wake_);
+    request_ = {};
+    return exchange;
+  }
+
+  const Route& route_;
+  HttpRequest request_;
+  const std::function<void()> wake_;
+  std::unique_ptr<ModelClaim> claim_;
+  std::unique_ptr<Exchange> inner_;  // ends before the claim
+};
+
+Api::Api(LoadedModel only, ApiOptions options)
+    : options_(std::move(options)), only_(std::make_unique<ModelApi>(std::move(only), options_, cancel_.get_token())) {}
+
+Api::Api(ModelList list, ApiOptions options)
+    : options_(std::move(options)), models_(std::make_unique<Models>(std::move(list), options_, cancel_)) {}
+
+void Api::cancel() {
+  cancel_.request_stop();
+  if (models_ != nullptr) models_->cancel();
+}
+
+const std::vector<Api::Route>& Api::routes() {
+  static const std::vector<Route> all{
+      // llama.cpp's come first, since two of them are OpenAI's without /v1.
+      {"POST", "/completion", true, &ModelApi::completion},
+      {"POST", "/completions", true, &ModelApi::completion},
+      {"POST", "/infill", true, &ModelApi::infill},
+      {"POST", "/embedding", true, &ModelApi::embedding},
+      {"POST", "/embeddings", true, &ModelApi::embedding},
+      {"POST", "/v1/rerank", true, &ModelApi::rerank},
+      {"POST", "/apply-template", true, &ModelApi::apply_template},
+      {"GET", "/props", true, &ModelApi::props},
+      {"GET", "/slots", true, &ModelApi::slots},
+      {"POST", slot_path, true, &ModelApi::slot},
+      {"POST", "/v1/completions", true, &ModelApi::completions},
+      {"POST", "/v1/chat/completions", true, &ModelApi::chat_completions},
+      {"POST", "/v1/chat/completions/input_tokens", true, &ModelApi::count_chat_tokens},
+      {"POST", "/v1/responses", true, &ModelApi::responses},
+      {"POST", "/v1/responses/input_tokens", true, &ModelApi::count_response_tokens},
+      {"POST", "/v1/messages", true, &ModelApi::messages, false, message_error},
+      {"POST", "/v1/messages/count_tokens", true, &ModelApi::count_message_tokens, false, message_error},
+      {"POST", "/v1/embeddings", true, &ModelApi::embeddings},
+      {"POST", "/v1/load_lora_adapter", true, &ModelApi::load_lora_adapter, true},
+      {"POST", "/v1/unload_lora_adapter", true, &ModelApi::unload_lora_adapter, true},
+      {"GET", "/v1/models", true, &Api::models},
+      {"GET", models_path, true, &Api::one_model},
+      {"GET", "/", false, &Api::page},
+      {"GET", "/openapi.json", false, &Api::openapi},
+      {"GET", "/health", false, &Api::health},
+      {"GET", "/v1/health", false, &Api::health},
+      {"GET", "/ping", false, &Api::health},
+      {"GET", "/version", false, &Api::version},
+      {"GET", "/load", false, &Api::load},
+      {"GET", "/metrics", false, &Api::metrics},
+      {"POST", "/tokenize", true, &ModelApi::tokenize},
+      {"POST", "/detokenize", true, &ModelApi::detokenize},
+      {"GET", "/tokenizer_info", true, &ModelApi::tokenizer_info},
+  };
+  return all;
+}
+
+std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::function<void()>& wake) {
+  ErrorForm errors = error_json;
+  return or_refused(errors, [&]() -> std::unique_ptr<Exchange> {
+    if (request.method == "OPTIONS") return std::make_unique<ReadyExchange>(options(request));
+    const Route& route = find(request);
+    errors = route.errors;
+    if (route.guarded) check_key(request);
+    const bool may_be_empty = route.path == slot_path && request.body.empty();
+    if (route.method == "POST" && request.content_type != "application/json" && !may_be_empty) {
+      throw Refusal(415, "serve.wrong-type", "The body must be application/json.");
+    }
+    if (const auto* own = std::get_if<Own>(&route.handler)) {
+      return std::make_unique<ReadyExchange>((this->**own)(request));
+    }
+    if (only_ != nullptr) return ModelExchange::begin_on(*only_, route, request, wake);
+    auto exchange = std::make_unique<ModelExchange>(route, request, wake);
+    exchange->claim(*models_, name_of_model(request));
+    return exchange;
+  });
+}
+
+std::optional<std::string> Api::name_of_model(const HttpRequest& request) const {
+  if (auto name = query_value(request.query, "model")) return name;
+  if (request.body.empty()) return std::nullopt;
+  const slm::Json body = parse_body(request);
+  for (const slm::Json* fields : {&body, &options_.reading.defaults}) {
+    if (Fields(*fields).has("model")) return Fields(*fields).string("model", "");
+  }
+  return std::nullopt;
 }
 
 const Api::Route& Api::find(const HttpRequest& request) const {
@@ -156,154 +218,14 @@ void Api::check_key(const HttpRequest& request) const {
   throw refusal;
 }
 
-std::unique_ptr<Exchange> Api::completions(const HttpRequest& request, const std::function<void()>& wake) {
-  return begin(read_completion(parse_body(request), model_, options_.reading, request.body), nullptr, wake);
-}
-
-std::unique_ptr<Exchange> Api::chat_completions(const HttpRequest& request, const std::function<void()>& wake) {
-  return begin(read_chat(parse_body(request), model_, options_.reading, request.body), nullptr, wake);
-}
-
-std::unique_ptr<Exchange> Api::messages(const HttpRequest& request, const std::function<void()>& wake) {
-  slm::Json body = parse_body(request);
-  ChatBody chat = chat_of_messages(body, request.body, options_.reading.strict_fields);
-  if (!body.contains("max_tokens")) throw bad_field("max_tokens", "is absent, expected the most tokens of the answer");
-  TextRequest read = read_chat_body(std::move(chat), model_, options_.reading, names_in_messages());
-  auto reply = message_reply(read);
-  return begin(std::move(read), std::move(reply), wake);
-}
-
-std::unique_ptr<Exchange> Api::responses(const HttpRequest& request, const std::function<void()>& wake) {
-  slm::Json body = parse_body(request);
-  ChatBody chat = chat_of_responses(body, request.body, options_.reading.strict_fields);
-  TextRequest read = read_chat_body(std::move(chat), model_, options_.reading, names_in_responses());
-  auto reply = response_reply(read, repeated_fields(body, request.body));
-  return begin(std::move(read), std::move(reply), wake);
-}
-
-Ready Api::count_message_tokens(const HttpRequest& request) const {
-  slm::Json body = parse_body(request);
-  const ChatBody chat = chat_of_messages(body, request.body, options_.reading.strict_fields);
-  const std::size_t count = count_prompt(chat, model_, names_in_messages());
-  return {.body = slm::json_text(OrderedJson{{"input_tokens", count}}), .headers = ignored_header(chat.ignored)};
-}
-
-Ready Api::count_response_tokens(const HttpRequest& request) const {
-  slm::Json body = parse_body(request);
-  const ChatBody chat = chat_of_responses(body, request.body, options_.reading.strict_fields);
-  return counted(count_prompt(chat, model_, names_in_responses()), chat.ignored);
-}
-
-Ready Api::count_chat_tokens(const HttpRequest& request) const {
-  slm::Json body = parse_body(request);
-  ChatBody chat;
-  chat.ignored = check_fields(body, on_chat, options_.reading.strict_fields);
-  chat.copy(body, Fields(body, request.body), {});
-  return counted(count_prompt(chat, model_, {}), chat.ignored);
-}
-
-std::unique_ptr<Exchange> Api::begin(TextRequest request, std::unique_ptr<Reply> reply,
-                                     const std::function<void()>& wake) {
-  count(request);
-  HttpHeaders headers = ignored_header(request.ignored);
-  const slm::CancelToken cancel = cancel_.get_token();
-  return with_headers(reply ? answer_reply(std::move(request), std::move(reply), model_, *service_, cancel, wake)
-                            : answer_text(std::move(request), model_, *service_, cancel, wake),
-                      std::move(headers));
-}
-
-std::unique_ptr<Exchange> Api::completion(const HttpRequest& request, const std::function<void()>& wake) {
-  return begin(read_llama_completion(parse_body(request), model_, options_.reading, request.body), wake);
-}
-
-std::unique_ptr<Exchange> Api::infill(const HttpRequest& request, const std::function<void()>& wake) {
-  return begin(read_infill(parse_body(request), model_, options_.reading, request.body), wake);
-}
-
-std::unique_ptr<Exchange> Api::begin(LlamaRequest request, const std::function<void()>& wake) {
-  count(request.text);
-  HttpHeaders headers = ignored_header(request.text.ignored);
-  return with_headers(answer_llama(std::move(request), model_, *service_, cancel_.get_token(), wake),
-                      std::move(headers));
-}
-
-void Api::count(const TextRequest& request) {
-  const std::lock_guard lock(mutex_);
-  asked_n_.add(request.n);
-  if (request.max_tokens) asked_tokens_.add(*request.max_tokens);
-}
-
-std::unique_ptr<Exchange> Api::embeddings(const HttpRequest& request, const std::function<void()>& wake) {
-  HttpHeaders headers;
-  const slm::Json body = read_fields(request, on_embeddings, headers);
-  return embed(body, EmbeddingForm::openai, std::move(headers), wake);
-}
-
-std::unique_ptr<Exchange> Api::embedding(const HttpRequest& request, const std::function<void()>& wake) {
-  HttpHeaders headers;
-  slm::Json body = read_fields(request, on_embedding, headers);
-  if (!body.contains("input") && body.contains("content")) body["input"] = std::move(body["content"]);
-  return embed(body, EmbeddingForm::llama, std::move(headers), wake);
-}
-
-std::unique_ptr<Exchange> Api::rerank(const HttpRequest& request, const std::function<void()>& wake) {
-  HttpHeaders headers;
-  const slm::Json body = read_fields(request, on_rerank, headers);
-  return embed(body, EmbeddingForm::rerank, std::move(headers), wake);
-}
-
-std::unique_ptr<Exchange> Api::embed(const slm::Json& body, EmbeddingForm form, HttpHeaders headers,
-                                     const std::function<void()>& wake) {
-  return with_headers(answer_embeddings(body, model_, *service_, cancel_.get_token(), wake, form), std::move(headers));
-}
-
-std::unique_ptr<Exchange> Api::load_lora_adapter(const HttpRequest& request, const std::function<void()>& wake) {
-  HttpHeaders headers;
-  const slm::Json body = read_fields(request, on_load_adapter, headers);
-  return with_headers(load_adapter(body, model_, wake), std::move(headers));
-}
-
-Ready Api::unload_lora_adapter(const HttpRequest& request) const {
-  Ready answer;
-  answer.type = "text/plain";
-  answer.body = unload_adapter(read_fields(request, on_unload_adapter, answer.headers), model_);
-  return answer;
-}
-
-slm::Json Api::read_fields(const HttpRequest& request, FieldRoute route, HttpHeaders& headers) const {
-  slm::Json body = parse_body(request);
-  add_defaults(body, route, options_.reading.defaults);
-  headers = ignored_header(check_fields(body, route, options_.reading.strict_fields));
-  return body;
-}
-
-OrderedJson Api::card(const std::string& name, const std::string& root, bool adapted) const {
-  return {{"id", name},
-          {"object", "model"},
-          {"created", model_.created},
-          {"owned_by", "slm"},
-          {"root", root},
-          {"parent", adapted ? OrderedJson(model_.names.front()) : OrderedJson()},
-          {"max_model_len", model_.info.context}};
-}
-
 Ready Api::models(const HttpRequest&) const {
-  OrderedJson json{{"object", "list"}, {"data", OrderedJson::array()}};
-  for (const std::string& name : model_.names) json["data"].push_back(card(name, model_.root, false));
-  if (model_.adapters != nullptr) {
-    for (const auto& [name, folder] : model_.adapters->folders()) {
-      json["data"].push_back(card(name, folder.string(), true));
-    }
-  }
+  OrderedJson json{{"object", "list"}, {"data", only_ != nullptr ? only_->cards() : models_->cards()}};
   return {.body = slm::json_text(json)};
 }
 
 Ready Api::one_model(const HttpRequest& request) const {
   const std::string name = name_in(request.path);
-  const slm::Json named{{"model", name}};
-  const bool adapted = asked_model(Fields(named), model_).adapted;
-  return {.body =
-              slm::json_text(card(name, adapted ? model_.adapters->folder_of(name).string() : model_.root, adapted))};
+  return {.body = slm::json_text(only_ != nullptr ? only_->card_of(name) : models_->card_of(name))};
 }
 
 Ready Api::page(const HttpRequest&) const {
@@ -324,13 +246,14 @@ Ready Api::page(const HttpRequest&) const {
 
 Ready Api::openapi(const HttpRequest&) const {
   OrderedJson file = OrderedJson::parse(openapi_json);
-  file["components"]["schemas"]["Token"]["maximum"] = model_.info.vocab - 1;
+  if (only_ != nullptr) file["components"]["schemas"]["Token"]["maximum"] = only_->model().info.vocab - 1;
   return {.body = slm::json_text(file)};
 }
 
 Ready Api::health(const HttpRequest&) const {
   if (draining_) throw overloaded("serve.draining", "draining", "The server is shutting down.");
-  if (const std::string fault = service_->fault(); !fault.empty()) throw failed_by(fault, 503);
+  const std::string fault = only_ != nullptr ? only_->fault() : models_->fault();
+  if (!fault.empty()) throw failed_by(fault, 503);
   return {.type = "text/plain", .body = ""};
 }
 
@@ -339,18 +262,23 @@ Ready Api::version(const HttpRequest&) const {
 }
 
 Ready Api::load(const HttpRequest&) const {
-  const slm::EngineStats stats = service_->stats();
-  return {.body = slm::json_text(OrderedJson{{"server_load", stats.waiting + stats.running}})};
+  std::size_t load = 0;
+  if (only_ != nullptr) {
+    const slm::EngineStats stats = only_->stats();
+    load = stats.waiting + stats.running;
+  } else {
+    load = models_->load();
+  }
+  return {.body = slm::json_text(OrderedJson{{"server_load", load}})};
 }
 
 Ready Api::metrics(const HttpRequest&) const {
-  MetricsPage page(model_.names.front());
-  page.add(service_->stats());
-  if (model_.adapters != nullptr) page.add(model_.adapters->stats());
-  {
-    const std::lock_guard lock(mutex_);
-    page.histogram("vllm:request_params_n", "Choices that a request asked for.", asked_n_);
-    page.histogram("vllm:request_params_max_tokens", "Tokens that a request allowed.", asked_tokens_);
+  MetricsPage page;
+  if (only_ != nullptr) {
+    page.label(only_->model().names.front());
+    only_->add_metrics(page);
+  } else {
+    models_->add_metrics(page);
   }
   if (options_.add_metrics) options_.add_metrics(page);
   return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = page.text()};

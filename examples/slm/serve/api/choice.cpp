@@ -41,6 +41,11 @@ Choice::Choice(const ServedModel& model, const TextRequest& request, std::size_t
           all_stops(model, request), static_cast<std::size_t>(request.min_tokens),
           request.chat && request.separates_reasoning ? model.chat->tags : std::vector<slm::Token>{}),
       reasons_(request.reasoning == Reasoning::begun) {
+  const bool keeps = index == 0 && model.slots != nullptr && model.slots->has(request.slot);
+  if (keeps && !request.asked.adapted) {
+    slots_ = model.slots;
+    slot_tokens_ = request.prompts[prompt_];
+  }
   if (!request.chat || !request.separates_reasoning) return;
   parser_.emplace(model.chat->answer, slm::AnswerOptions{.tools = request.tools.list,
                                                          .reads_calls = request.tools.choice != ToolChoice::none,
@@ -71,6 +76,7 @@ std::optional<slm::AnsweredToken> Choice::fetch() {
 
 void Choice::take(const slm::AnsweredToken& token) {
   ++tokens_;
+  if (slots_ != nullptr) slot_tokens_.push_back(token.token);
   if (contains(request_.stop_tokens, token.token)) {
     stop_reason_ = token.token;
     if (!request_.include_stop) return;
@@ -166,6 +172,7 @@ void Choice::finish() {
     if (!ended_) parse(parser_->finish());
   }
   over_ = true;
+  if (slots_ != nullptr) slots_->keep(request_.slot, {std::move(slot_tokens_), request_.tenant});
 }
 
 const char* Choice::finish_reason() const {

@@ -84,6 +84,8 @@ class Choice {
   bool over_ = false;
   OrderedJson stop_reason_;
   slm::Stats stats_;
+  std::shared_ptr<Slots> slots_;  // that keep the text; null: none
+  std::vector<slm::Token> slot_tokens_;
 };
 
 /// Hands the request to the engine. The request, which gets its adapter, and the model must outlive the choices. Throws

@@ -25,6 +25,7 @@ constexpr std::pair<FieldRoute, std::string_view> route_names[] = {
     {on_apply_template, "apply-template"},
     {on_embedding, "embedding"},
     {on_rerank, "rerank"},
+    {on_slots, "slots"},
 };
 
 /// The value without null members, which count as absent.

@@ -29,6 +29,7 @@ enum FieldRoute : unsigned {
   on_apply_template = 1 << 14,
   on_embedding = 1 << 15,
   on_rerank = 1 << 16,
+  on_slots = 1 << 17,
 };
 
 enum class FieldUse {

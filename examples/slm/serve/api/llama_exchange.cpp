@@ -142,7 +142,7 @@ class LlamaExchange final : public Exchange {
                      {"content", delta.text},
                      {"tokens", ids_of(delta.tokens)},
                      {"stop", false},
-                     {"id_slot", -1},
+                     {"id_slot", text.slot},
                      {"tokens_predicted", said_[i].tokens.size()},
                      {"tokens_evaluated", text.prompts[choices_[i]->prompt()].size()}};
     if (request_.timings_per_token) json["timings"] = timings(i);
@@ -164,7 +164,7 @@ class LlamaExchange final : public Exchange {
     OrderedJson json{{"index", i},
                      {"content", content},
                      {"tokens", request_.return_tokens ? ids_of(tokens) : OrderedJson::array()},
-                     {"id_slot", -1},
+                     {"id_slot", request_.text.slot},
                      {"stop", true},
                      {"model", request_.text.asked.name},
                      {"tokens_predicted", choice.tokens()},

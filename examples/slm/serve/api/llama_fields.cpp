@@ -44,6 +44,7 @@ constexpr FieldRow own_rows[] = {
     followed("texts", on_rerank, FieldType::list, "texts; the answer is then a list, as in TEI"),
     integer("top_n", on_rerank, 1, most_int, "number of results; default: all"),
     followed("return_text", on_rerank, FieldType::boolean, "results have the texts"),
+    followed("filename", on_slots, FieldType::string, "name of a file in the folder of `--slot-save-path`"),
 
     hint("adaptive_decay", answers, "only with `adaptive_target`"),
     hint("backend_sampling", answers, "how another server runs a request; the answer is the same"),
@@ -68,6 +69,7 @@ unsigned routes_like(const FieldRow& row) {
       row.name != "encoding_format") {
     routes |= on_rerank;
   }
+  if (row.name == "model" || row.name == "cache_salt") routes |= on_slots;
   for (const FieldRow& own : own_rows) {
     if (own.name == row.name) routes &= ~own.routes;
   }

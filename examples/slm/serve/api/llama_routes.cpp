@@ -1,8 +1,10 @@
 // Routes with llama.cpp's names that answer immediately.
+#include <charconv>
 #include <utility>
 
-#include "api/api.hpp"
 #include "api/llama_request.hpp"
+#include "api/model_api.hpp"
+#include "api/paths.hpp"
 #include "api/served_model.hpp"
 
 namespace serve {
@@ -16,7 +18,7 @@ OrderedJson text_in(const OrderedJson& info, const char* name) {
 
 }  // namespace
 
-Ready Api::props(const HttpRequest&) const {
+Ready ModelApi::props(const HttpRequest&) const {
   const LlamaRequest without_fields = llama_request_without_fields(model_, options_.reading);
   OrderedJson params = generation_settings(without_fields, 0, model_);
   params["seed"] = options_.reading.defaults.value("seed", -1);  // -1: random
@@ -35,7 +37,7 @@ Ready Api::props(const HttpRequest&) const {
 }
 
 /// As many entries as texts can run, the first ones busy: a text has no fixed slot.
-Ready Api::slots(const HttpRequest&) const {
+Ready ModelApi::slots(const HttpRequest&) const {
   const std::size_t running = service_->stats().running;
   OrderedJson list = OrderedJson::array();
   for (std::size_t i = 0; i < options_.most_running; ++i) {
@@ -44,7 +46,30 @@ Ready Api::slots(const HttpRequest&) const {
   return {.body = slm::json_text(list)};
 }
 
-Ready Api::apply_template(const HttpRequest& request) const {
+std::unique_ptr<Exchange> ModelApi::slot(const HttpRequest& request, const Wake& wake) {
+  if (model_.slots == nullptr) {
+    throw Refusal(501, "serve.no-slots", "This server saves no slots, since it was started without --slot-save-path.");
+  }
+  std::string_view number = without_last_slashes(request.path);
+  number.remove_prefix(slot_path.size());
+  SlotAction action{.action = query_value(request.query, "action").value_or("")};
+  const auto [stop, fault] = std::from_chars(number.data(), number.data() + number.size(), action.id);
+  const bool is_number = fault == std::errc{} && stop == number.data() + number.size();
+  if (!is_number || !model_.slots->has(action.id)) {
+    throw bad_field("id_slot", slm::text("is ", slm::quote(number), ", expected a number of 0 to ",
+                                         options_.most_running - 1, " behind /slots/"));
+  }
+  HttpHeaders headers;
+  slm::Json body = slm::Json::object();
+  if (!request.body.empty()) body = read_fields(request, on_slots, headers);
+  const Fields fields(body);
+  asked_model(fields, model_);
+  action.filename = fields.string("filename", "");
+  action.tenant = read_tenant(fields);
+  return with_headers(answer_slot(action, model_, *service_, cancel_, wake), std::move(headers));
+}
+
+Ready ModelApi::apply_template(const HttpRequest& request) const {
   Ready answer;
   const slm::Json body = read_fields(request, on_apply_template, answer.headers);
   const Fields fields(body, request.body);

@@ -30,7 +30,10 @@ std::size_t adapter_limit(const slm::AdapterStoreStats& stats) {
 
 }  // namespace
 
-MetricsPage::MetricsPage(std::string_view model) : labels_("engine=\"0\",model_name=\"") {
+void MetricsPage::label(std::string_view model) {
+  labels_.clear();
+  if (model.empty()) return;
+  labels_ = "engine=\"0\",model_name=\"";
   for (const char byte : model) {
     if (byte == '\\' || byte == '"') labels_ += '\\';
     labels_ += byte == '\n' ? ' ' : byte;
@@ -38,12 +41,24 @@ MetricsPage::MetricsPage(std::string_view model) : labels_("engine=\"0\",model_n
   labels_ += '"';
 }
 
+std::string MetricsPage::text() const {
+  std::string page;
+  for (const Metric& metric : metrics_) page += metric.text;
+  return page;
+}
+
 void MetricsPage::head(std::string_view name, std::string_view help, std::string_view kind) {
-  text_ += slm::text("# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n");
+  const auto found =
+      std::find_if(metrics_.begin(), metrics_.end(), [&](const Metric& metric) { return metric.name == name; });
+  metric_ = static_cast<std::size_t>(found - metrics_.begin());
+  if (found != metrics_.end()) return;
+  metrics_.push_back({std::string{name}, slm::text("# HELP ", name, " ", help, "\n# TYPE ", name, " ", kind, "\n")});
 }
 
 void MetricsPage::sample(std::string_view name, std::string_view labels, double value) {
-  text_ += slm::text(name, "{", labels_, labels.empty() ? "" : ",", labels, "} ", number(value), "\n");
+  const std::string all = slm::text(labels_, labels_.empty() || labels.empty() ? "" : ",", labels);
+  const std::string braced = all.empty() ? "" : slm::text("{", all, "}");
+  metrics_[metric_].text += slm::text(name, braced, " ", number(value), "\n");
 }
 
 void MetricsPage::gauge(std::string_view name, std::string_view help, double value, std::string_view labels) {

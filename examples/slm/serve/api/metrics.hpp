@@ -16,10 +16,11 @@ inline constexpr double asked_n_bounds[] = {1, 2, 5, 10, 20, 50, 100};
 inline constexpr double asked_tokens_bounds[] = {1,   2,    5,    10,   20,    50,    100,  200,
                                                  500, 1000, 2000, 5000, 10000, 20000, 50000};
 
-/// A page of /metrics. Every sample has the model's labels.
+/// A page of /metrics. The samples of a metric follow each other, whatever the order of the calls is.
 class MetricsPage {
  public:
-  explicit MetricsPage(std::string_view model);
+  /// The model whose labels the following samples have; empty: they have none.
+  void label(std::string_view model);
 
   /// labels: additional ones, as name="value".
   void gauge(std::string_view name, std::string_view help, double value, std::string_view labels = {});
@@ -32,13 +33,19 @@ class MetricsPage {
   void add(const slm::EngineStats& stats);
   void add(const slm::AdapterStoreStats& stats);
 
-  const std::string& text() const { return text_; }
+  std::string text() const;
 
  private:
   void head(std::string_view name, std::string_view help, std::string_view kind);
   void sample(std::string_view name, std::string_view labels, double value);
 
-  std::string labels_, text_;
+  struct Metric {
+    std::string name, text;  // its head and its samples
+  };
+
+  std::string labels_;
+  std::vector<Metric> metrics_;
+  std::size_t metric_ = 0;  // the number of the one that samples are added to
 };
 
 }  // namespace serve

@@ -10,6 +10,7 @@
 
 #include "api/constraint_cache.hpp"
 #include "api/refusal.hpp"
+#include "api/slots.hpp"
 #include "slm/decode/drafter.hpp"
 #include "slm/decode/request.hpp"
 #include "slm/engine/adapter_store.hpp"
@@ -38,6 +39,7 @@ struct ServedModel {
   std::int64_t created = 0;                               // Unix time
   std::shared_ptr<slm::AdapterStore> adapters = nullptr;  // adapters served as models; null: none
   slm::SuggestedSampling suggested = {};                  // sampling defaults for requests
+  std::shared_ptr<Slots> slots = nullptr;                 // null: texts of `id_slot` are not kept
   std::shared_ptr<ConstraintCache> constraints = std::make_shared<ConstraintCache>();
 };
 

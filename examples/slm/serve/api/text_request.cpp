@@ -281,6 +281,7 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
     request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
   }
   request.tenant = read_tenant(fields);
+  request.slot = static_cast<int>(fields.integer("id_slot").value_or(-1));
   request.priority = static_cast<int>(fields.integer("priority").value_or(0));
   if (request.priority != 0 && !options.priorities) throw unsupported("priority", "A `priority` other than 0");
   return request;

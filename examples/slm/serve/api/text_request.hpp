@@ -35,6 +35,7 @@ struct TextRequest {
   bool return_token_ids = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   int priority = 0;
+  int slot = -1;                    // keeps the first choice; -1: none
   ToolFields tools;                 // of a chat
   bool separates_reasoning = true;  // from the content of a chat's answer
   Reasoning reasoning = Reasoning::none;

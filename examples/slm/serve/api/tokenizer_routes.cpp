@@ -1,7 +1,7 @@
 // Routes of the tokenizer: text to tokens and back.
 #include <utility>
 
-#include "api/api.hpp"
+#include "api/model_api.hpp"
 #include "slm/text/utf8.hpp"
 
 namespace serve {
@@ -25,7 +25,7 @@ OrderedJson pieces_of(const slm::Tokenizer& tokenizer, const std::vector<slm::To
 
 }  // namespace
 
-Ready Api::tokenize(const HttpRequest& request) const {
+Ready ModelApi::tokenize(const HttpRequest& request) const {
   Ready answer;
   const slm::Json body = read_fields(request, on_tokenize, answer.headers);
   const Fields fields(body, request.body);
@@ -60,7 +60,7 @@ Ready Api::tokenize(const HttpRequest& request) const {
   return answer;
 }
 
-Ready Api::detokenize(const HttpRequest& request) const {
+Ready ModelApi::detokenize(const HttpRequest& request) const {
   Ready answer;
   const slm::Json body = read_fields(request, on_detokenize, answer.headers);
   const Fields fields(body);
@@ -72,6 +72,6 @@ Ready Api::detokenize(const HttpRequest& request) const {
   return answer;
 }
 
-Ready Api::tokenizer_info(const HttpRequest&) const { return {.body = slm::json_text(model_.tokenizer_info)}; }
+Ready ModelApi::tokenizer_info(const HttpRequest&) const { return {.body = slm::json_text(model_.tokenizer_info)}; }
 
 }  // namespace serve
