@@ -56,8 +56,6 @@ TEST_CASE("a required answer is a call of an offered tool, with arguments of its
     CHECK(accepts(server, members, call_text("now", "{}")) == (choice == std::string(R"("required")")));
     CHECK_FALSE(accepts(server, members, call_text("now", R"({"a": 1})")));
   }
-  server.begin(two_tools());
-  CHECK(server.service->asked.back().request.constraint == nullptr);
 }
 
 TEST_CASE("an answer with a form may be a call where tools are offered") {

@@ -158,9 +158,9 @@ TEST_CASE("equal grammars are compiled once, and the least recently used leave t
   serve::ConstraintCache cache(2);
   int compiled = 0;
   const auto get = [&](const char* key) {
-    return cache.get(key, model().tokenizer, {}, [&] {
+    return cache.get(key, model().tokenizer, {}, [&](const slm::TokenTrie& tokens) {
       ++compiled;
-      return slm::Grammar::regex(key);
+      return slm::constrain(slm::Grammar::regex(key), tokens);
     });
   };
   const auto a = get("a");

@@ -88,8 +88,9 @@ TEST_CASE("tools and choices of tools are those of a chat") {
           .starts_with(
               R"(<tools>[{"type": "function", "function": {"name": "get_weather", "description": "Weather.", "parameters": )"
               R"({"type": "object", "properties": {"city": {"type": "string"}}}}}, {"type": "function")"));
-  CHECK(server.service->asked.back().request.constraint == nullptr);
+  CHECK(server.service->asked.back().request.constraint != nullptr);  // of calls
   CHECK(server.prompt(messages + two_tools + R"(, "tool_choice": {"type": "none"})") == "user: x\nassistant: ");
+  CHECK(server.service->asked.back().request.constraint == nullptr);
   for (const char* choice : {R"({"type": "any"})", R"({"type": "tool", "name": "now"})"}) {
     server.prompt(messages + two_tools + R"(, "tool_choice": )" + choice);
     CHECK(server.service->asked.back().request.constraint != nullptr);

@@ -62,6 +62,31 @@ std::string schema_of(const slm::Json& function, std::string_view written) {
   return slm::text(R"({"type": "object")", parameters->empty() ? "" : ", ", schema.substr(1));
 }
 
+/// Calls use(name, schema of the arguments) for each of the tools.
+template <class Use>
+void each_function(std::string_view tools, Use use) {
+  JsonSource(tools).each_item([&](std::string_view tool) {
+    const std::string_view written = JsonSource(tool).member("function");
+    const slm::Json function = slm::Json::parse(written);
+    use(function.at("name").get<std::string>(), schema_of(function, written));
+  });
+}
+
+/// The tag at the beginning of a call, if calls are `<tag> NAME ARGUMENTS <tag>`.
+std::string opening_of(std::string_view head, std::string_view tail, const std::vector<std::string>& tags) {
+  std::string opening;
+  for (const std::string& tag : tags) {
+    if (head.starts_with(tag) && tag.size() > opening.size()) opening = tag;
+  }
+  const std::string_view behind = head.substr(opening.size());
+  const bool is_list = behind.find('[') != behind.npos || first_tag(behind, tags) != behind.npos;
+  const std::size_t close = first_tag(tail, tags);
+  const bool closes = std::any_of(tags.begin(), tags.end(), [&](const std::string& tag) {
+    return close != tail.npos && tail.substr(close) == tag;
+  });
+  return opening.starts_with('<') && !is_list && closes ? opening : std::string{};
+}
+
 }  // namespace
 
 std::optional<CallForm> CallForm::of(const cli::ChatFormat& format) {
@@ -80,19 +105,32 @@ std::optional<CallForm> CallForm::of(const cli::ChatFormat& format) {
   const std::string_view behind = text.substr(end + 1);
   const std::size_t tagged = last_tag(behind, tags), closed = closing(form.head_ + form.middle_, behind);
   form.tail_ = behind.substr(0, std::max(tagged, closed));
+  form.opening_ = opening_of(form.head_, form.tail_, tags);
   return form;
+}
+
+slm::Grammar CallForm::call_of(const std::string& name, std::string_view schema, std::size_t skipped) const {
+  const slm::Grammar parts[]{literal(before_arguments(name).substr(skipped)), slm::Grammar::json_schema(schema),
+                             literal(tail_)};
+  return slm::Grammar::sequence(std::span(parts, tail_.empty() ? 2 : 3));
 }
 
 slm::Grammar CallForm::call(std::string_view tools, std::string_view named) const {
   std::vector<slm::Grammar> calls;
-  JsonSource(tools).each_item([&](std::string_view tool) {
-    const std::string_view written = JsonSource(tool).member("function");
-    const slm::Json function = slm::Json::parse(written);
-    const std::string name = function.at("name").get<std::string>();
-    if (!named.empty() && name != named) return;
-    const slm::Grammar parts[]{literal(before_arguments(name)), slm::Grammar::json_schema(schema_of(function, written)),
-                               literal(tail_)};
-    calls.push_back(slm::Grammar::sequence(std::span(parts, tail_.empty() ? 2 : 3)));
+  each_function(tools, [&](const std::string& name, const std::string& schema) {
+    if (named.empty() || name == named) calls.push_back(call_of(name, schema, 0));
+  });
+  return slm::Grammar::any_of(calls);
+}
+
+slm::Grammar CallForm::call_behind_opening(std::string_view tools) const {
+  std::vector<slm::Grammar> calls;
+  each_function(tools, [&](const std::string& name, const std::string& schema) {
+    try {
+      calls.push_back(call_of(name, schema, opening_.size()));
+    } catch (const slm::Error&) {
+      calls.push_back(call_of(name, R"({"type": "object"})", opening_.size()));
+    }
   });
   return slm::Grammar::any_of(calls);
 }

@@ -1,6 +1,7 @@
 // CallForm: how a model writes a call, as far as a grammar needs it.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,8 +24,15 @@ class CallForm {
   /// One call of one of the tools; named: only of this one, unless it is empty. tools: a JSON list. Throws Error.
   slm::Grammar call(std::string_view tools, std::string_view named) const;
 
+  /// The tag that only calls begin with; empty: the form has none, or one for a list of calls.
+  const std::string& opening() const { return opening_; }
+  /// A call without its opening tag. A schema that the grammar does not support permits any object.
+  slm::Grammar call_behind_opening(std::string_view tools) const;
+
  private:
-  std::string head_, middle_, tail_;
+  slm::Grammar call_of(const std::string& name, std::string_view schema, std::size_t skipped) const;
+
+  std::string opening_, head_, middle_, tail_;
 };
 
 }  // namespace serve

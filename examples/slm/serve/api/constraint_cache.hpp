@@ -25,10 +25,11 @@ class ConstraintCache {
  public:
   explicit ConstraintCache(std::size_t most = 32) : most_(most) {}
 
-  /// The constraint with this key: everything that its grammar depends on. compile() makes the grammar of a new key,
-  /// and may throw. tags: special tokens that are text. Every call has the same tokenizer, and the same tags or none.
+  /// The constraint with this key: everything that it depends on. make() makes the constraint of a new key, which may
+  /// be null, and may throw. tags: special tokens that are text. Every call has the same tokenizer, and the same tags
+  /// or none.
   slm::ConstraintRef get(std::string_view key, const slm::Tokenizer& tokenizer, std::span<const slm::Token> tags,
-                         const std::function<slm::Grammar()>& compile) {
+                         const std::function<slm::ConstraintRef(const slm::TokenTrie&)>& make) {
     std::optional<slm::TokenTrie>& tokens = tags.empty() ? tokens_ : tagged_tokens_;
     {
       const std::lock_guard lock(mutex_);
@@ -38,7 +39,7 @@ class ConstraintCache {
       }
       if (!tokens) tokens = tags.empty() ? slm::TokenTrie(tokenizer) : tagged(tokenizer, tags);
     }
-    slm::ConstraintRef made = slm::constrain(compile(), *tokens);  // other requests need not wait
+    slm::ConstraintRef made = make(*tokens);  // other requests need not wait
     const std::lock_guard lock(mutex_);
     if (const auto found = by_key_.find(key); found != by_key_.end()) return found->second->constraint;
     recent_.push_front({std::string{key}, std::move(made)});

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/auto_calls.hpp"
 #include "api/call_grammar.hpp"
 
 namespace serve {
@@ -190,7 +191,9 @@ std::optional<KeyedGrammar> asked_grammar(const Fields& fields) {
 slm::ConstraintRef constraint_of(const KeyedGrammar& grammar, const ServedModel& model,
                                  std::span<const slm::Token> tags) {
   try {
-    return model.constraints->get(grammar.key, model.tokenizer, tags, grammar.compile);
+    return model.constraints->get(grammar.key, model.tokenizer, tags, [&grammar](const slm::TokenTrie& tokens) {
+      return slm::constrain(grammar.compile(), tokens);
+    });
   } catch (const slm::Error& error) {
     throw Refusal(400, error.id(), slm::text("`", grammar.field, "`: ", error.what())).of(grammar.field);
   }
@@ -230,6 +233,29 @@ KeyedGrammar behind_reasoning(const KeyedGrammar& grammar, const slm::AnswerForm
           }};
 }
 
+/// The constraint of a chat whose answer may have calls beside any text; null: the form of the calls is not JSON
+/// between tags.
+slm::ConstraintRef read_auto_calls(const ServedModel& model, const ToolFields& tools, Reasoning reasoning) {
+  const std::optional<CallForm> form = CallForm::of(*model.chat);
+  if (!form || form->opening().empty()) return nullptr;
+  CallTags tags{.opening = form->opening()};
+  if (reasoning != Reasoning::none) {
+    tags.begin = model.chat->answer.reasoning_begin();
+    tags.end = model.chat->answer.reasoning_end();
+    tags.begun = reasoning == Reasoning::begun;
+  }
+  const std::string key = slm::text("auto ", static_cast<int>(reasoning), ' ', tools.list);
+  return model.constraints->get(key, model.tokenizer, model.chat->tags,
+                                [&](const slm::TokenTrie& tokens) -> slm::ConstraintRef {
+                                  try {
+                                    const slm::Grammar call = form->call_behind_opening(tools.list);
+                                    return auto_calls(tags, slm::constrain(call, tokens), tokens);
+                                  } catch (const slm::Error&) {
+                                    return nullptr;  // the grammar exceeds a limit
+                                  }
+                                });
+}
+
 }  // namespace
 
 slm::ConstraintRef read_constraint(const Fields& fields, const ServedModel& model) {
@@ -240,7 +266,10 @@ slm::ConstraintRef read_constraint(const Fields& fields, const ServedModel& mode
 slm::ConstraintRef read_chat_constraint(const Fields& fields, const ServedModel& model, const ToolFields& tools,
                                         Reasoning reasoning) {
   auto grammar = with_calls(asked_grammar(fields), model, tools);
-  if (!grammar) return nullptr;
+  if (!grammar) {
+    return tools.choice == ToolChoice::automatic && !tools.list.empty() ? read_auto_calls(model, tools, reasoning)
+                                                                        : nullptr;
+  }
   const bool has_tags = reasoning != Reasoning::none || !tools.list.empty();
   if (reasoning != Reasoning::none) {
     grammar = behind_reasoning(*grammar, model.chat->answer, reasoning == Reasoning::begun);
