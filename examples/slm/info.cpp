@@ -127,6 +127,19 @@ OrderedJson layers_of(const slm::LayerSet& set, int layers) {
   return list;
 }
 
+/// Null if all layers have one shape.
+OrderedJson shapes_of(const slm::LayerShapes& shapes, int layers) {
+  if (shapes == slm::LayerShapes{}) return nullptr;
+  return {{"wide_heads", layers_of(shapes.wide_heads, layers)},
+          {"kv_heads", shapes.kv_heads},
+          {"head_dim", shapes.head_dim},
+          {"keys_as_values", layers_of(shapes.keys_as_values, layers)},
+          {"borrowing", layers_of(shapes.borrowing, layers)},
+          {"wide_mlps", layers_of(shapes.wide_mlps, layers)},
+          {"ffn", shapes.ffn},
+          {"inputs", shapes.inputs}};
+}
+
 /// Null if nothing is quantized.
 OrderedJson quantization_of(const Contents& contents) {
   if (contents.quantized_layers == 0) return nullptr;
@@ -195,6 +208,8 @@ OrderedJson describe(const std::string& folder, int sequences, int context) {
       json[field] = mixer_of(config.*member);
     } else if constexpr (std::is_same_v<Field, slm::LayerSet>) {
       json[field] = layers_of(config.*member, config.layers);
+    } else if constexpr (std::is_same_v<Field, slm::LayerShapes>) {
+      json[field] = shapes_of(config.*member, config.layers);
     } else {
       json[field] = config.*member;
     }
@@ -217,11 +232,13 @@ OrderedJson describe(const std::string& folder, int sequences, int context) {
   json["held_as"] = formats_of(checkpoint);
   json["quantization"] = quantization_of(contents);
   if (contents.blocked) json["quantization"] = checkpoint.gguf() ? "GGUF blocks" : "MXFP4 blocks";
-  std::int64_t attentions = 0;
-  for (int layer = 0; layer < config.layers; ++layer) attentions += config.has_attention(layer) ? 1 : 0;
   for (const slm::KvFormat format : slm::kv_formats) {
-    json["kv_cache_bytes_per_token"][std::string{slm::name_of(format)}] =
-        2 * attentions * config.kv_heads * slm::kv_row_bytes(format, config.head_dim);
+    std::int64_t bytes = 0;
+    for (int layer = 0; layer < config.layers; ++layer) {
+      if (slm::kv_layer_of(config, settings, layer) != layer) continue;
+      bytes += 2 * config.kv_heads_of(layer) * slm::kv_row_bytes(format, config.head_dim_of(layer));
+    }
+    json["kv_cache_bytes_per_token"][std::string{slm::name_of(format)}] = bytes;
   }
   json["memory"] = memory_of(checkpoint, sequences, context);
   json["tokenizer_vocab"] = nullptr;

@@ -109,6 +109,7 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
     for (int layer = 0; layer < config.layers; ++layer) sparse += names.has_experts(layer) ? 1 : 0;
     traits.push_back(slm::text(mixture.chosen, " of ", mixture.experts, " experts", layers(sparse)));
     add(mixture.shared_ffn != 0, "a shared expert");
+    add(mixture.beside_mlp, "experts beside an MLP");
     add(mixture.scores == slm::RouterScores::sigmoid, "sigmoid router");
     number("factor of experts' weights", settings.router.scale, 1);
   }
@@ -122,6 +123,16 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
     traits.push_back("attention" + of_layers([&](int layer) { return config.has_attention(layer); }));
   }
   add(config.attention_gate, "a gate of attention's outputs");
+  const slm::LayerShapes& shapes = config.shapes;
+  const auto with = [&](const char* what, const slm::LayerSet& set) {
+    if (!set.empty()) traits.push_back(what + of_layers([&](int layer) { return set.has(layer); }));
+  };
+  with(slm::text("heads of ", shapes.head_dim).c_str(), shapes.wide_heads);
+  with("keys as values", shapes.keys_as_values);
+  with("keys and values of an earlier layer", shapes.borrowing);
+  with(slm::text("MLPs of ", shapes.ffn).c_str(), shapes.wide_mlps);
+  add(shapes.inputs != 0, slm::text("an own input of each layer, ", shapes.inputs, " wide"));
+  add(shapes.value_norm, "a norm of every value head");
   traits.push_back(positions_of(config, settings));
   const std::vector<bool>& unrotated = settings.unrotated_layers;
   const auto still = std::count(unrotated.begin(), unrotated.end(), true);

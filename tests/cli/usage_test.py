@@ -122,6 +122,10 @@ class Usage(ProgramTest):
             with self.subTest(model=model):
                 self.assertRegex(", ".join(self.as_json("info", MODELS / model)["traits"]), trait)
                 self.assertRegex(self.ok("info", MODELS / model).out, rf"\ntraits +[^\n]*{trait}")
+        shaped = self.as_json("info", MODELS / "gemma4-e2b")  # of 5 layers, 3 keep keys and values
+        self.assertEqual(shaped["shapes"]["borrowing"], [3, 4])
+        self.assertEqual(shaped["kv_cache_bytes_per_token"]["f32"], 2 * 2 * (12 + 12 + 20) * 4)
+        self.assertIn("keys and values of an earlier layer in 2 of 5 layers", shaped["traits"])
         hybrid = self.as_json("info", MODELS / "lfm2")  # 2 of 6 layers attend, with 2 heads of 10 numbers
         self.assertEqual(hybrid["mixer_layers"], [0, 1, 3, 5])
         self.assertEqual(hybrid["kv_cache_bytes_per_token"]["f32"], 2 * 2 * 2 * 10 * 4)

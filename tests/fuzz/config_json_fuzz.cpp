@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const auto json = slm::parse_json_object({reinterpret_cast<const char*>(data), size}, "fuzz");
     const auto model = slm::read_config_json(json, "fuzz");
-    if (!slm::fault_of(model.config).empty()) std::abort();
+    if (!slm::fault_of(model.config).empty() || !slm::fault_of(model.config, model.settings).empty()) std::abort();
     for (const slm::Token token : model.settings.end_tokens) {
       if (token < 0 || token >= model.config.vocab) std::abort();
     }

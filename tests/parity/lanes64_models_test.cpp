@@ -25,6 +25,11 @@ TEST_CASE("a mixture of experts on 64 lanes is refused") {
   CHECK(error_id([&] { return load(folder, Lanes64(0)); }) == "model.no-mixtures");
 }
 
+TEST_CASE("a model with layers of different shapes on 64 lanes is refused") {
+  const auto folder = fixture("models/gemma4-e2b");
+  CHECK(error_id([&] { return load(folder, Lanes64(0)); }) == "model.layer-shapes");
+}
+
 TEST_CASE("a model with recurrent layers on 64 lanes is refused") {
   const auto folder = fixture("models/lfm2");
   CHECK(error_id([&] { return load(folder, Lanes64(0)); }) == "model.recurrent-layers");

@@ -38,7 +38,8 @@ TEMPLATE_TEST_CASE("in every family an adapter has the results of merged weights
   const DType types[] = {DType::f32, DType::bf16, DType::f16};
   std::uint64_t seed = 0;
   std::vector<const char*> names(std::begin(adapted_fixtures), std::end(adapted_fixtures));
-  for (const char* name : {"lfm2", "lfm2-conv4-bias", "granitehybrid", "falcon-h1-norm", "qwen35-text", "qwen3next"})
+  for (const char* name : {"lfm2", "lfm2-conv4-bias", "granitehybrid", "falcon-h1-norm", "qwen35-text", "qwen3next",
+                           "gemma4-e2b", "gemma4-moe"})
     names.push_back(name);  // which only these backends run
   for (const char* name : names) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
@@ -61,8 +62,8 @@ TEMPLATE_TEST_CASE("in every family an adapter has the results of merged weights
 }
 
 TEST_CASE("an adapter works with the GGUF file of its model as with the folder") {
-  for (const char* name :
-       {"llama-mha3h", "qwen2-bias-tied", "phi3-swa7", "gpt2", "mpt-alibi-4h", "lfm2", "qwen35", "granitehybrid"}) {
+  for (const char* name : {"llama-mha3h", "qwen2-bias-tied", "phi3-swa7", "gpt2", "mpt-alibi-4h", "lfm2", "qwen35",
+                           "granitehybrid", "gemma4-e2b"}) {
     const Checkpoint checkpoint(fixture(text("models/", name)));
     const TemporaryFolder folder;
     write_random_adapter(folder.path(), checkpoint, {.size = 0.5f});

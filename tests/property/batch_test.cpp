@@ -13,6 +13,7 @@
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/paged_sequence.hpp"
+#include "support/batch_fixtures.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
@@ -21,36 +22,6 @@ using namespace slm;
 using namespace slm::testing;
 
 namespace {
-
-/// Every family of docs/models.md, and newer ones with other traits, recurrent layers, experts or sinks.
-const char* const names[] = {"llama-mha3h",
-                             "llama3-gqa-scaled-tied",
-                             "mistral-swa8",
-                             "mistral-long",
-                             "qwen2-long",
-                             "qwen3-qknorm-headdim",
-                             "phi-partial",
-                             "phi3-longrope",
-                             "gpt2",
-                             "opt-postln-proj",
-                             "mpt-alibi-4h",
-                             "mpt-foundry-gqa-qkgn-swa",
-                             "olmo-clip-untied",
-                             "mosaicgpt-qkln-alibi",
-                             "gemma3-4b",
-                             "olmo3",
-                             "smollm3-window",
-                             "gptneox-parallel",
-                             "ministral3",
-                             "stablelm-12b",
-                             "qwen3moe-dense-layers",
-                             "qwen2moe",
-                             "lfm2",
-                             "qwen35moe",
-                             "granitehybrid-moe",
-                             "falcon-h1-norm",
-                             "nemotron-h-moe",
-                             "gpt-oss-trunc"};
 
 /// The logits after each token of a sequence that grows token by token, alone.
 std::vector<std::vector<float>> logits_alone(const AnyModel& model, const std::vector<Token>& text) {
@@ -152,7 +123,7 @@ TEMPLATE_TEST_CASE("a sequence's logits are the same in any batch, truncation, f
                    backend::Cpu) {
   const bool slow = std::string(TestType::name) == "reference";
   int compared = 0;
-  for (const char* name : names) {
+  for (const char* name : batch_fixtures) {
     const AnyModel model = load(fixture(text("models/", name)), TestType{});
     const bool longrope = std::string(name) == "phi3-longrope";
     const int length = std::min(slow ? 60 : 150, model.info().context);

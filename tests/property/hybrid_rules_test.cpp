@@ -1,5 +1,5 @@
-// Models with recurrent layers or experts under every verification rule, and over conversations that are edited,
-// rewound and cancelled: the text is that of plain decoding.
+// Models with recurrent layers, experts or layers of different shapes under every verification rule, and over
+// conversations that are edited, rewound and cancelled: the text is that of plain decoding.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <string>
@@ -19,9 +19,10 @@ using namespace slm::testing;
 
 namespace {
 
-/// Each recurrence, with experts and without; attention with a gate, with sinks and beside a recurrence.
-const std::vector<std::string> names{"lfm2moe",   "qwen35-text",    "qwen3next",     "granitehybrid-moe",
-                                     "falcon-h1", "nemotron-h-moe", "gpt-oss-trunc", "qwen3moe"};
+/// Each recurrence, with experts and without; attention with a gate, with sinks and beside a recurrence; shared keys
+/// and values, and keys as values.
+const std::vector<std::string> names{"lfm2moe",        "qwen35-text",   "qwen3next", "granitehybrid-moe", "falcon-h1",
+                                     "nemotron-h-moe", "gpt-oss-trunc", "qwen3moe",  "gemma4-e2b",        "gemma4-moe"};
 
 AnyModel target_of(const std::string& name) { return load(fixture("models/" + name), backend::Cpu{2}); }
 AnyModel draft_of(const std::string& name) {

@@ -73,6 +73,15 @@ TEST_CASE("a mixture of experts over ranks is refused") {
         }) == "model.no-mixtures");
 }
 
+TEST_CASE("a model with layers of different shapes over ranks is refused") {
+  CHECK(error_id([&] {
+          return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
+            load_here(fixture("models/gemma4-e2b"), LoadOptions{});
+            return Bits{};
+          });
+        }) == "model.layer-shapes");
+}
+
 TEST_CASE("a model with recurrent layers over ranks is refused") {
   CHECK(error_id([&] {
           return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {

@@ -26,6 +26,8 @@ inline const std::vector<std::string> newer_fixtures = {"apertus",
                                                         "gemma3-4b-nested-model",
                                                         "gemma3-finalcap",
                                                         "gemma3-linear",
+                                                        "gemma4-e2b",
+                                                        "gemma4-moe",
                                                         "glm",
                                                         "glm4",
                                                         "gptneox-parallel",
@@ -103,9 +105,9 @@ inline const std::vector<std::string> newer_traits = {"apertus",
                                                       "smollm3-window",
                                                       "stablelm-12b"};
 
-/// Of the mixtures of experts, one with each trait. Only CPUs without ranks run them.
+/// Of the mixtures of experts and of layers of different shapes, one with each trait. Only CPUs without ranks run them.
 inline const std::vector<std::string> mixture_traits = {
-    "ernie4.5-moe",          "gpt-oss-trunc", "granitemoeshared",     "olmoe-clip",
-    "qwen2moe-dense-layers", "qwen3moe",      "qwen3moe-dense-layers"};
+    "ernie4.5-moe", "gpt-oss-trunc",         "granitemoeshared", "olmoe-clip", "qwen2moe-dense-layers",
+    "qwen3moe",     "qwen3moe-dense-layers", "gemma4-e2b",       "gemma4-moe"};
 
 }  // namespace slm::testing

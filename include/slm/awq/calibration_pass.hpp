@@ -21,7 +21,8 @@ namespace slm { inline namespace v0_1 { namespace quantize {
 inline void check_foldable(const Checkpoint& checkpoint) {
   const ModelConfig& shape = checkpoint.config();
   const char* what = shape.mixture.experts != 0                                  ? "has a mixture of experts"
-                     : !shape.is_plain()                                         ? "has recurrent layers"
+                     : shape.is_hybrid()                                         ? "has recurrent layers"
+                     : !shape.is_uniform()                                       ? "has layers of different shapes"
                      : checkpoint.names().weights(Role::down).front().transposed ? "stores its matrices transposed"
                      : shape.order == BlockOrder::post_norm ? "has its norms after attention and MLP"
                      : shape.inner_norms    ? "has norms before the second matrices of attention and MLP"

@@ -49,6 +49,7 @@ struct QkvShaping {
   QkNorm norm = QkNorm::none;
   Norm query = {};  // weights [head_dim] for per_head and rotated, else [heads * head_dim] or [kv_heads * head_dim]
   Norm key = {};
+  Norm value = {.kind = NormKind::none};  // of each head; only where ShapesLayers
 
   bool per_head() const { return norm != QkNorm::none && norm != QkNorm::whole; }
   /// The norm of one head, if heads are normalised separately.
@@ -82,6 +83,11 @@ struct Heads {
   int kv = 0;   // query head h reads kv head h / (query / kv)
   int dim = 0;  // width of one head
 };
+
+/// The parts of q | k | v in a row of `width` numbers: 1, 2 or 3. See ShapesLayers.
+constexpr int qkv_parts(std::int64_t width, const Heads& heads) {
+  return static_cast<int>(1 + (width / heads.dim - heads.query) / heads.kv);
+}
 
 /// A product y = x . weight^T + bias, plus the contributions of the rows' adapters. They are added before further
 /// processing.
@@ -158,6 +164,14 @@ template <class Step>
 concept ChoosingStep = requires(Step& step, std::span<Token> out) {
   step.advance();
   step.chosen(out);
+};
+
+/// A step of layers whose shapes differ (LayerShapes). The product of qkv may have the rows of queries and keys only,
+/// whose values are the keys before norm and rotation, or of queries only, which read keys and values of another layer.
+///   multiply_rows      x [rows, width]        x *= factors
+template <class Step>
+concept ShapesLayers = requires(Step& step, typename Step::Rows rows) {
+  step.multiply_rows(rows, rows);
 };
 
 /// Copies of a backend share the device.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -35,6 +36,7 @@ struct Routing {
   RouterScores scores = RouterScores::softmax;
   RouterSettings settings = {};
   const float* choice_bias = nullptr;  // [experts]; null: none
+  const float* factors = nullptr;      // [experts]: of the experts' weights; null: none
 };
 
 /// The result of a row is the sum over its experts, by ascending index, of weight * expert(x). The shared expert, which
@@ -48,6 +50,8 @@ struct Mixture {
   std::span<const Expert<Matrix>> experts = {};
   Activation activation = {};
   bool gated = true;
+  std::optional<Norm> router_norm = {};         // of the router's input; none: that of the experts' inputs
+  Norm output_norm = {.kind = NormKind::none};  // of the result
 
   bool has_shared() const { return static_cast<int>(experts.size()) > routing.experts; }
   int experts_of_row() const { return routing.chosen + (has_shared() ? 1 : 0); }
@@ -129,17 +133,18 @@ inline void choose_experts(const Routing& routing, std::span<float> logits, std:
   for (Choice& choice : choices) {
     if (routing.settings.normalizes) choice.weight /= sum;
     choice.weight *= routing.settings.scale;
+    if (routing.factors != nullptr) choice.weight *= routing.factors[choice.expert];
   }
 }
 
 /// A step that computes mixtures of experts.
-///   add_mixture        x [rows, hidden]       x += factor * mixture(norm(x))
+///   add_mixture        to [rows, hidden]      to += factor * mixture(norm(x)); to may be x
 template <class B>
 concept MixesExperts = Backend<B> &&
     requires(B device, const StepPlan& plan,
              Mixture<typename B::template Matrix<Fp32>, typename B::template Matrix<Fp32>> mixture,
              View<typename B::Activation, 2> rows, Norm norm, float factor) {
-  device.begin(plan).add_mixture(rows, norm, mixture, factor);
+  device.begin(plan).add_mixture(rows, norm, mixture, rows, factor);
 };
 
 }}

@@ -12,7 +12,8 @@
 
 namespace slm { inline namespace v0_1 {
 
-/// A page holds the layers with one window, contiguously. Each layer has the keys of all heads, then the values.
+/// A page holds the layers with one window and one shape of heads, contiguously. Each layer has the keys of all heads,
+/// then the values.
 struct KvPageShape {
   std::vector<int> layers = {};  // ascending
   int of_layers = 0;             // number of layers in the model

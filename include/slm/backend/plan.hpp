@@ -71,7 +71,7 @@ inline const Adapter* adapter_of(const StepPlan& plan, std::int64_t index, std::
 /// Offsets of a layer's keys and values in a page, each [kv_heads, page_positions, head_dim]. In int8, each head's
 /// codes [page_positions, head_dim] are followed by float scales [page_positions].
 struct KvLayer {
-  int kind = 0;             // layers with the same window share page tables
+  int kind = 0;             // layers with the same window and heads share page tables
   std::int64_t keys = 0;    // byte offset in a page
   std::int64_t values = 0;  // byte offset in a page
   std::int64_t state = 0;   // byte offset of a recurrent layer's state in a state page

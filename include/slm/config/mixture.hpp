@@ -19,6 +19,9 @@ struct MixtureConfig {
   bool router_bias = false;  // added to the logits
   bool choice_bias = false;  // added to the scores for the choice, not for the weights
   bool expert_bias = false;
+  // The mixture is added to the layer's MLP instead of replacing it. Inputs and outputs of both have own norms, the
+  // router's input has one with a scale, and each expert's weight has a factor.
+  bool beside_mlp = false;
 
   constexpr bool operator==(const MixtureConfig&) const = default;
 };
@@ -32,6 +35,8 @@ constexpr std::string_view fault_of(const MixtureConfig& mixture, int layers) {
   if (mixture.ffn < 1 || mixture.ffn > 1 << 22) return "the width of an expert must be 1..4194304";
   if (mixture.shared_ffn < 0 || mixture.shared_ffn > 1 << 22) return "the width of a shared expert must be 0..4194304";
   if (mixture.shared_gate && mixture.shared_ffn == 0) return "a gate of a shared expert needs a shared expert";
+  if (mixture.beside_mlp && (mixture.shared_ffn != 0 || mixture.expert_bias || mixture.router_bias))
+    return "experts beside an MLP have no shared expert and no biases";
   return {};
 }
 

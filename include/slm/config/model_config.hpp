@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "slm/config/layer_factors.hpp"
+#include "slm/config/layer_shapes.hpp"
 #include "slm/config/mixture.hpp"
 #include "slm/core/architecture.hpp"
 #include "slm/core/error.hpp"
@@ -125,6 +127,7 @@ struct ModelConfig {
   LayerSet no_attention = {};   // layers without attention
   LayerSet no_mlp = {};         // layers without an MLP
   bool attention_gate = false;  // the attention output is multiplied by sigmoid(gate); q has the gate's rows too
+  LayerShapes shapes = {};
 
   constexpr bool operator==(const ModelConfig&) const = default;
 
@@ -133,15 +136,30 @@ struct ModelConfig {
   constexpr bool has_mixer(int layer) const { return mixer_layers.has(layer); }
   constexpr bool has_attention(int layer) const { return !no_attention.has(layer); }
   constexpr bool has_mlp(int layer) const { return !no_mlp.has(layer); }
-  /// Whether every layer is attention and MLP.
-  constexpr bool is_plain() const {
-    return mixer.kind == MixerKind::none && !attention_gate && no_attention.empty() && no_mlp.empty();
+  constexpr int kv_heads_of(int layer) const {
+    return shapes.kv_heads != 0 && shapes.wide_heads.has(layer) ? shapes.kv_heads : kv_heads;
   }
+  constexpr int head_dim_of(int layer) const { return shapes.wide_heads.has(layer) ? shapes.head_dim : head_dim; }
+  constexpr int ffn_of(int layer) const { return shapes.wide_mlps.has(layer) ? shapes.ffn : ffn; }
+  constexpr int rotary_dim_of(int layer) const { return shapes.wide_heads.has(layer) ? shapes.head_dim : rotary_dim(); }
+  /// Widths of the widest layer's queries and MLP.
+  constexpr std::int64_t most_queries() const {
+    return std::int64_t{heads} * (shapes.head_dim > head_dim ? shapes.head_dim : head_dim);
+  }
+  constexpr int most_ffn() const { return shapes.ffn > ffn ? shapes.ffn : ffn; }
+  /// Whether all layers have the same shape.
+  constexpr bool is_uniform() const { return shapes == LayerShapes{} && !mixture.beside_mlp; }
+  /// Whether a layer lacks attention or an MLP, or has a further part.
+  constexpr bool is_hybrid() const {
+    return mixer.kind != MixerKind::none || attention_gate || !no_attention.empty() || !no_mlp.empty();
+  }
+  /// Whether every layer is attention and MLP, of one shape.
+  constexpr bool is_plain() const { return !is_hybrid() && is_uniform(); }
 };
 
 /// Returns the fault of the sets of layers, or an empty string.
 constexpr std::string_view fault_of_layers(const ModelConfig& config) {
-  if (config.is_plain() && config.mixer_layers.empty()) return {};
+  if (!config.is_hybrid() && config.mixer_layers.empty()) return {};
   if (const std::string_view fault = fault_of(config.mixer); !fault.empty()) return fault;
   if (config.order != BlockOrder::pre_norm || config.inner_norms) return "recurrent layers need order pre_norm";
   if ((config.mixer.kind == MixerKind::none) != config.mixer_layers.empty()) return "mixer and mixer_layers disagree";
@@ -179,10 +197,15 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
   if (config.embedding != 0 && config.positions != Positions::learned)
     return "a narrow embedding needs learned positions";
   if (config.norm == NormKind::none) return "norm must be rms or layer";
-  if (config.mixture.experts != 0 && (config.order != BlockOrder::pre_norm || config.inner_norms))
-    return "a mixture of experts needs blocks in pre_norm order without inner norms";
+  const BlockOrder of_mixtures = config.mixture.beside_mlp ? BlockOrder::sandwich : BlockOrder::pre_norm;
+  if (config.mixture.experts != 0 && (config.order != of_mixtures || config.inner_norms))
+    return "a mixture of experts needs blocks in pre_norm order, or sandwich beside an MLP, without inner norms";
   if (config.mixture.expert_bias && !config.gated) return "experts with biases need a gate";
   if (const std::string_view fault = fault_of(config.mixture, config.layers); !fault.empty()) return fault;
+  if (const std::string_view fault = fault_of(config.shapes, config.layers, config.heads); !fault.empty()) return fault;
+  const bool usual = config.positions == Positions::rope && config.rotary == 0 && !config.is_hybrid() &&
+                     !config.inner_norms && config.embedding == 0 && norms_outputs(config.order);
+  if (!config.is_uniform() && !usual) return "layers of different shapes need whole rotated heads and norms of outputs";
   return fault_of_layers(config);
 }
 
@@ -264,6 +287,30 @@ struct ModelSettings {
     return unrotated_layers.empty() || !unrotated_layers[static_cast<std::size_t>(layer)];
   }
 };
+
+/// The layer whose keys and values a layer reads: itself, or the last one before it with the same heads and window that
+/// keeps its own; -1: none.
+inline int kv_layer_of(const ModelConfig& config, const ModelSettings& settings, int layer) {
+  if (!config.has_attention(layer)) return -1;
+  if (!config.shapes.borrowing.has(layer)) return layer;
+  for (int l = layer - 1; l >= 0; --l) {
+    const bool alike = config.kv_heads_of(l) == config.kv_heads_of(layer) &&
+                       config.head_dim_of(l) == config.head_dim_of(layer) &&
+                       settings.window_of(l) == settings.window_of(layer);
+    if (alike && config.has_attention(l) && !config.shapes.borrowing.has(l)) return l;
+  }
+  return -1;
+}
+
+/// Returns the fault of a checkpoint's layers, or an empty string. The config and its sets must be sound.
+inline std::string fault_of(const ModelConfig& config, const ModelSettings& settings) {
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (config.shapes.borrowing.has(layer) && kv_layer_of(config, settings, layer) < 0) {
+      return text("layer ", layer, " reads the keys and values of an earlier layer, and none has its heads and window");
+    }
+  }
+  return {};
+}
 
 /// xIELU from stored parameters: the slopes are softplus of the alphas, that of negative inputs plus beta.
 inline Activation stored_xielu(float alpha_p, float alpha_n, float beta, float epsilon) {

@@ -75,6 +75,7 @@ void for_each_member(F&& f) {
   f("no_attention", &ModelConfig::no_attention);
   f("no_mlp", &ModelConfig::no_mlp);
   f("attention_gate", &ModelConfig::attention_gate);
+  f("shapes", &ModelConfig::shapes);
 }
 
 /// A value as C++ source without namespace: 12, true, NormKind::layer.
@@ -103,6 +104,7 @@ inline std::string source_of(const MixtureConfig& value) {
   add("router_bias", value.router_bias, none.router_bias);
   add("choice_bias", value.choice_bias, none.choice_bias);
   add("expert_bias", value.expert_bias, none.expert_bias);
+  add("beside_mlp", value.beside_mlp, none.beside_mlp);
   return text("{", fields, "}");
 }
 inline std::string source_of(const LayerSet& layers) {
@@ -111,6 +113,13 @@ inline std::string source_of(const LayerSet& layers) {
     if (layers.has(layer)) list += text(list.empty() ? "" : ", ", layer);
   }
   return text("{", list, "}");
+}
+inline std::string source_of(const LayerShapes& shapes) {
+  return text("{.wide_heads = ", source_of(shapes.wide_heads), ", .kv_heads = ", shapes.kv_heads,
+              ", .head_dim = ", shapes.head_dim, ", .keys_as_values = ", source_of(shapes.keys_as_values),
+              ", .borrowing = ", source_of(shapes.borrowing), ", .wide_mlps = ", source_of(shapes.wide_mlps),
+              ", .ffn = ", shapes.ffn, ", .inputs = ", shapes.inputs, ", .value_norm = ", source_of(shapes.value_norm),
+              ", .scaled = ", source_of(shapes.scaled), "}");
 }
 inline std::string source_of(const Mixer& mixer) {
   return text("{.kind = slm::MixerKind::", name_of(mixer.kind), ", .taps = ", mixer.taps, ", .heads = ", mixer.heads,

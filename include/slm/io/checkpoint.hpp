@@ -251,7 +251,7 @@ class Checkpoint {
       }
     });
     for (const auto& [name, tensor] : tensors_) {
-      if (read.contains(name) || detail::is_behind_layers(name, family().architecture, config().layers)) continue;
+      if (read.contains(name) || detail::is_left_out(name, family().architecture, config())) continue;
       throw Error("gguf.unknown-tensor",
                   text("'", folder_.string(), "' has the tensor ", quote(name), ", which the architecture '",
                        family().architecture, "' does not use"),

@@ -14,6 +14,7 @@
 #include "slm/io/end_tokens.hpp"
 #include "slm/io/families/cohere.hpp"
 #include "slm/io/families/gemma.hpp"
+#include "slm/io/families/gemma4.hpp"
 #include "slm/io/families/glm.hpp"
 #include "slm/io/families/gpt2.hpp"
 #include "slm/io/families/gpt_neox.hpp"
@@ -45,63 +46,22 @@
 namespace slm { inline namespace v0_1 {
 
 /// All families. A new one needs a file in io/families/ and an entry here (docs/add-a-model.md).
-inline constexpr const Family* known_families[] = {&families::llama,
-                                                   &families::mistral,
-                                                   &families::ministral,
-                                                   &families::ministral3,
-                                                   &families::olmo,
-                                                   &families::olmo2,
-                                                   &families::olmo3,
-                                                   &families::phi,
-                                                   &families::phi3,
-                                                   &families::qwen2,
-                                                   &families::qwen3,
-                                                   &families::gpt2,
-                                                   &families::opt,
-                                                   &families::mpt,
-                                                   &families::mosaic_gpt,
-                                                   &families::granite,
-                                                   &families::minicpm,
-                                                   &families::smollm3,
-                                                   &families::starcoder2,
-                                                   &families::stablelm,
-                                                   &families::ernie4_5,
-                                                   &families::helium,
-                                                   &families::seed_oss,
-                                                   &families::hunyuan,
-                                                   &families::bitnet,
-                                                   &families::internlm2,
-                                                   &families::internlm3,
-                                                   &families::arcee,
-                                                   &families::nemotron,
-                                                   &families::apertus,
-                                                   &families::gemma,
-                                                   &families::gemma2,
-                                                   &families::gemma3,
-                                                   &families::exaone,
-                                                   &families::exaone4,
-                                                   &families::glm,
-                                                   &families::glm4,
-                                                   &families::cohere,
-                                                   &families::cohere2,
-                                                   &families::gpt_neox,
-                                                   &families::falcon,
-                                                   &families::qwen3_moe,
-                                                   &families::qwen2_moe,
-                                                   &families::mixtral,
-                                                   &families::olmoe,
-                                                   &families::granitemoe,
-                                                   &families::granitemoeshared,
-                                                   &families::ernie4_5_moe,
-                                                   &families::lfm2,
-                                                   &families::lfm2_moe,
-                                                   &families::qwen3_5,
-                                                   &families::qwen3_5_moe,
-                                                   &families::qwen3_next,
-                                                   &families::granite_hybrid,
-                                                   &families::falcon_h1,
-                                                   &families::nemotron_h,
-                                                   &families::gpt_oss};
+inline constexpr const Family* known_families[] = {
+    &families::llama,        &families::mistral,    &families::ministral,      &families::ministral3,
+    &families::olmo,         &families::olmo2,      &families::olmo3,          &families::phi,
+    &families::phi3,         &families::qwen2,      &families::qwen3,          &families::gpt2,
+    &families::opt,          &families::mpt,        &families::mosaic_gpt,     &families::granite,
+    &families::minicpm,      &families::smollm3,    &families::starcoder2,     &families::stablelm,
+    &families::ernie4_5,     &families::helium,     &families::seed_oss,       &families::hunyuan,
+    &families::bitnet,       &families::internlm2,  &families::internlm3,      &families::arcee,
+    &families::nemotron,     &families::apertus,    &families::gemma,          &families::gemma2,
+    &families::gemma3,       &families::gemma4,     &families::exaone,         &families::exaone4,
+    &families::glm,          &families::glm4,       &families::cohere,         &families::cohere2,
+    &families::gpt_neox,     &families::falcon,     &families::qwen3_moe,      &families::qwen2_moe,
+    &families::mixtral,      &families::olmoe,      &families::granitemoe,     &families::granitemoeshared,
+    &families::ernie4_5_moe, &families::lfm2,       &families::lfm2_moe,       &families::qwen3_5,
+    &families::qwen3_5_moe,  &families::qwen3_next, &families::granite_hybrid, &families::falcon_h1,
+    &families::nemotron_h,   &families::gpt_oss};
 
 namespace detail {
 
@@ -142,7 +102,8 @@ inline const Family& family_of(const JsonFields& fields) {
 /// Whether text_config describes the text model, in the multimodal models whose text part is a family of slm.
 inline bool wraps_text(const JsonFields& fields) {
   const std::string type = fields.string("model_type", "");
-  const bool wrapper = type == "gemma3" || type == "mistral3" || type == "qwen3_5" || type == "qwen3_5_moe";
+  const bool wrapper =
+      type == "gemma3" || type == "gemma4" || type == "mistral3" || type == "qwen3_5" || type == "qwen3_5_moe";
   return wrapper && fields.has("text_config");
 }
 
@@ -231,6 +192,8 @@ inline ModelDescription read_config_json(const Json& json, const std::string& fi
   if (const auto what = fault_of(model.config); !what.empty()) {
     throw Error("config.unsound", text("'", file, "': ", what), "Take the file from the model's original repository");
   }
+  if (const std::string what = fault_of(model.config, model.settings); !what.empty())
+    throw families::contradictory(file, what);
   detail::read_end_tokens(fields.has("eos_token_id") ? fields : whole, "config.json", model);
   return model;
 }

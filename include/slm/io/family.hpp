@@ -39,8 +39,25 @@ struct ExpertTable {
   std::array<std::string_view, 2> shared_up = {};
   std::string_view shared_down = {};
   std::string_view shared_gate = {};
+  // Of experts beside an MLP:
+  std::string_view router_norm = {};  // a whole tensor name
+  std::string_view factors = {};      // a whole tensor name
+  std::string_view norm = {};         // of the experts' input
+  std::string_view output_norm = {};
+  std::string_view beside_norm = {};  // of the MLP's output
   bool transposed = false;   // matrices of floats are stored [in, out]; those in MXFP4 are NAME_blocks and NAME_scales
   bool interleaved = false;  // the rows of gate and up alternate in a single matrix `up`
+};
+
+/// Module names of the layers' own inputs.
+struct InputTable {
+  std::string_view table = {};
+  std::string_view from_embedding = {};
+  std::string_view norm = {};
+  // below a layer's prefix:
+  std::string_view gate = {};
+  std::string_view out = {};
+  std::string_view output_norm = {};
 };
 
 /// Module names of a checkpoint, without ".weight" and ".bias"; empty if a family lacks the module. A single name
@@ -79,11 +96,13 @@ struct TensorTable {
   std::string_view activation_scales = {};  // a whole tensor name: divisors of `down`'s input, if the file has them
   std::array<std::string_view, 4> activation = {};  // whole tensor names: xIELU's alpha_p, alpha_n, beta, epsilon
   ExpertTable experts = {};                         // of the layers with experts
-  bool transposed = false;                          // the layers' matrices are stored [in, out]
-  bool grouped_qkv = false;     // rows of a fused qkv: for each KV head its queries, its key and its value
-  bool norm_per_head = false;   // q_norm and k_norm are modules of each head: NAME.0, NAME.1, ...
-  bool norms_less_one = false;  // norms are stored as weight - 1
-  bool of_gguf = false;         // recurrent layers: decay is -e^A_log, and tensors have GGUF's shapes
+  InputTable inputs = {};
+  std::string_view layer_factor = {};  // a whole tensor name
+  bool transposed = false;             // the layers' matrices are stored [in, out]
+  bool grouped_qkv = false;            // rows of a fused qkv: for each KV head its queries, its key and its value
+  bool norm_per_head = false;          // q_norm and k_norm are modules of each head: NAME.0, NAME.1, ...
+  bool norms_less_one = false;         // norms are stored as weight - 1
+  bool of_gguf = false;                // recurrent layers: decay is -e^A_log, and tensors have GGUF's shapes
 };
 
 struct Family {

@@ -71,6 +71,24 @@ constexpr GgufArchitecture gguf_architecture(std::string_view name, std::string_
   return made;
 }
 
+constexpr GgufArchitecture gemma4_architecture(GgufArchitecture made) {
+  TensorTable& names = made.apart.names;
+  names.layer_factor = "layer_output_scale.weight";
+  names.inputs = {.table = "per_layer_token_embd",
+                  .from_embedding = "per_layer_model_proj",
+                  .norm = "per_layer_proj_norm",
+                  .gate = "inp_gate",
+                  .out = "proj",
+                  .output_norm = "post_norm"};
+  names.experts.all_up = {"ffn_gate_up_exps.weight"};
+  names.experts.router_norm = "ffn_gate_inp.scale";
+  names.experts.factors = "ffn_down_exps.scale";
+  names.experts.norm = "pre_ffw_norm_2";
+  names.experts.output_norm = "post_ffw_norm_2";
+  names.experts.beside_norm = "post_ffw_norm_1";
+  return made;
+}
+
 constexpr GgufArchitecture recurrent_architecture(GgufArchitecture made) {
   TensorTable& names = made.apart.names;
   names.of_gguf = true;
@@ -129,6 +147,9 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
                               {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich}),
     detail::gguf_architecture("gemma3", "gemma3_text", detail::gate_and_up,
                               {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich}),
+    detail::gemma4_architecture(detail::gguf_architecture(
+        "gemma4", "gemma4_text", detail::gate_and_up,
+        {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich, .qk_norm = QkNorm::per_head})),
     detail::gguf_architecture("smollm3", "smollm3", detail::gate_and_up, {}, true),
     detail::gguf_architecture("granite", "granite", detail::gate_and_up, {}, true),
     detail::gguf_architecture("minicpm", "minicpm", detail::gate_and_up, {}, true),

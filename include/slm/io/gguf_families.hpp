@@ -19,12 +19,14 @@ constexpr bool gguf_family_reads(std::string_view architecture, std::string_view
   const bool scaled = architecture == "granite" || architecture == "minicpm" || architecture == "granitemoe" ||
                       architecture == "granitehybrid";
   const bool windowed = architecture == "gemma2" || architecture == "gemma3" || architecture == "olmo2" ||
-                        architecture == "exaone4" || architecture == "cohere2" || architecture == "gpt-oss";
+                        architecture == "exaone4" || architecture == "cohere2" || architecture == "gpt-oss" ||
+                        architecture == "gemma4";
   if (key == "logit_scale") return scaled || architecture == "cohere2" || architecture == "command-r";
   if (key == "embedding_scale" || key == "residual_scale") return scaled;
   if (key == "attention.scale") return scaled && architecture != "minicpm";
   if (key == "attn_logit_softcapping") return architecture == "gemma2";
-  if (key == "final_logit_softcapping") return architecture == "gemma2" || architecture == "gemma3";
+  if (key == "final_logit_softcapping")
+    return architecture == "gemma2" || architecture == "gemma3" || architecture == "gemma4";
   return key == "attention.sliding_window_pattern" && windowed;
 }
 

@@ -28,11 +28,16 @@ constexpr bool gguf_predicts(std::string_view architecture) {
   return architecture == "qwen35" || architecture == "qwen35moe";
 }
 
-/// Whether a tensor is of such blocks.
-inline bool is_behind_layers(std::string_view tensor, std::string_view architecture, int layers) {
-  if (!gguf_predicts(architecture) || !tensor.starts_with("blk.")) return false;
+/// Whether a tensor is of such blocks, or of keys and values of a layer that reads those of another one.
+inline bool is_left_out(std::string_view tensor, std::string_view architecture, const ModelConfig& config) {
+  if (!tensor.starts_with("blk.")) return false;
   int block = 0;
-  return std::from_chars(tensor.data() + 4, tensor.data() + tensor.size(), block).ec == std::errc{} && block >= layers;
+  const auto number = std::from_chars(tensor.data() + 4, tensor.data() + tensor.size(), block);
+  if (number.ec != std::errc{} || block < 0) return false;
+  if (block >= config.layers) return gguf_predicts(architecture);
+  const std::string_view name(number.ptr, static_cast<std::size_t>(tensor.data() + tensor.size() - number.ptr));
+  return config.shapes.borrowing.has(block) &&
+         (name == ".attn_k.weight" || name == ".attn_v.weight" || name == ".attn_k_norm.weight");
 }
 
 /// Sets kv_heads, the mixer and its layers, and layers without an MLP; layers, hidden and heads must be known.

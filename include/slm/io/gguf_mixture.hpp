@@ -19,7 +19,7 @@ constexpr bool gguf_has_experts(std::string_view architecture) {
   return architecture == "qwen3moe" || architecture == "qwen2moe" || architecture == "llama" ||
          architecture == "olmoe" || architecture == "granitemoe" || architecture == "ernie4_5-moe" ||
          architecture == "gpt-oss" || architecture == "lfm2moe" || architecture == "qwen35moe" ||
-         architecture == "qwen3next" || architecture == "granitehybrid";
+         architecture == "qwen3next" || architecture == "granitehybrid" || architecture == "gemma4";
 }
 
 /// Reads config.mixture, whose widths the file may leave to the tensors. config has the sizes of the layers.
@@ -40,7 +40,7 @@ class GgufMixtureReader {
     mixture.router_bias = has("ffn_gate_inp.bias");
     mixture.choice_bias = has("exp_probs_b.bias");
     mixture.expert_bias = has("ffn_down_exps.bias");
-    if (model_.settings.dense_layers.empty()) model_.config.ffn = mixture.ffn;
+    if (model_.settings.dense_layers.empty() && !mixture.beside_mlp) model_.config.ffn = mixture.ffn;
     read_router();
   }
 

@@ -19,6 +19,8 @@
 #include "slm/io/gguf_architectures.hpp"
 #include "slm/io/gguf_families.hpp"
 #include "slm/io/gguf_file.hpp"
+#include "slm/io/gguf_frequencies.hpp"
+#include "slm/io/gguf_gemma4.hpp"
 #include "slm/io/gguf_mixers.hpp"
 #include "slm/io/gguf_mixture.hpp"
 
@@ -39,9 +41,16 @@ class GgufModelReader {
     read_sizes();
     GgufMixtureReader(file_, architecture_.name, model_).read();
     read_settings();
-    if (config_.positions == Positions::rope) read_rope();
+    if (is("gemma4")) {
+      GgufGemma4Reader(file_, model_).read_settings();
+    } else if (config_.positions == Positions::rope) {
+      read_rope();
+    }
     GgufFamilyReader(file_, architecture_.name, model_).read();
     if (const auto what = fault_of(config_); !what.empty()) {
+      throw Error("config.unsound", text("'", fields_.file(), "': ", what), "Convert the model again");
+    }
+    if (const std::string what = fault_of(config_, model_.settings); !what.empty()) {
       throw Error("config.unsound", text("'", fields_.file(), "': ", what), "Convert the model again");
     }
     read_end_tokens();
@@ -144,6 +153,10 @@ class GgufModelReader {
     config_.hidden = fields_.integer(key("embedding_length"), 1, 1 << 20);
     config_.heads = layer_integer("attention.head_count", 4096);
     config_.head_dim = config_.hidden / config_.heads;
+    if (is("gemma4")) {
+      GgufGemma4Reader(file_, model_).read_sizes();
+      return read_vocabulary();
+    }
     if (fields_.has(key("attention.key_length"))) {
       config_.head_dim = fields_.integer(key("attention.key_length"), 1, 1024);
       if (fields_.integer(key("attention.value_length"), 1, 1 << 20, config_.head_dim) != config_.head_dim) {
@@ -169,6 +182,11 @@ class GgufModelReader {
     int first = 0;  // layer with an MLP
     while (first + 1 < config_.layers && !config_.has_mlp(first)) ++first;
     config_.ffn = config_.gated ? layer_integer(ffn, 1 << 22) : rows_of(text("blk.", first, ".ffn_up.weight"));
+    read_vocabulary();
+  }
+
+  /// Reads vocab and qk_norm.
+  void read_vocabulary() {
     config_.vocab = rows_of("token_embd.weight");
     if (const GgufValue* tokens = fields_.find("tokenizer.ggml.tokens")) {
       if (tokens->count != static_cast<std::uint64_t>(config_.vocab)) {
@@ -178,10 +196,10 @@ class GgufModelReader {
                     "Convert the model again, or get its file from another source");
       }
     }
-    first = 0;  // layer with attention
+    int first = 0;  // layer with attention
     while (first + 1 < config_.layers && !config_.has_attention(first)) ++first;
     if (const GgufTensor* norm = file_.find(text("blk.", first, ".attn_q_norm.weight"))) {
-      const bool per_head = norm->shape == std::vector<std::int64_t>{config_.head_dim};
+      const bool per_head = norm->shape == std::vector<std::int64_t>{config_.head_dim_of(first)};
       const bool rotated = architecture_.traits.qk_norm == QkNorm::rotated;
       config_.qk_norm = norm->shape.size() == 2 ? QkNorm::own_weights
                         : !per_head             ? QkNorm::whole
@@ -201,7 +219,7 @@ class GgufModelReader {
     settings.norm_epsilon = fields_.number(key(epsilon), 0, 1);
     settings.clip_qkv = fields_.number(key("attention.clamp_kqv"), 0, 1e6, 0);
     settings.clips_normed = is("olmoe") && settings.clip_qkv != 0;
-    settings.window = fields_.integer(key("attention.sliding_window"), 0, 1 << 24, 0);
+    if (!is("gemma4")) settings.window = fields_.integer(key("attention.sliding_window"), 0, 1 << 24, 0);
   }
 
   void read_rope() {
@@ -259,28 +277,7 @@ class GgufModelReader {
     scaling.attention_factor = fields_.number(key("rope.scaling.attn_factor"), 1e-3, 1e3, stretched);
   }
 
-  /// One positive number per rotary frequency.
-  std::vector<float> divisors(std::string_view name) const {
-    const GgufTensor& found = tensor(name);
-    const std::vector<std::int64_t> expected{config_.rotary_dim() / 2};
-    if (found.shape != expected || found.type->dtype != DType::f32) {
-      throw Error("checkpoint.wrong-shape",
-                  text("'", fields_.file(), "': tensor '", name, "' is ", found.type->name, " ",
-                       shape_text(found.shape), ", expected F32 ", shape_text(expected)),
-                  "Convert the model again, or get its file from another source");
-    }
-    std::vector<float> values(static_cast<std::size_t>(expected[0]));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = load_unaligned<float>(found.bytes + i * sizeof(float));
-      if (!(values[i] >= 1e-3f && values[i] <= 1e6f)) {
-        throw Error("gguf.bad-frequencies",
-                    text("'", fields_.file(), "': '", name, "' [", i, "] is ", values[i],
-                         ", expected a number of 0.001..1000000"),
-                    "Convert the model again, or get its file from another source");
-      }
-    }
-    return values;
-  }
+  std::vector<float> divisors(std::string_view name) const { return gguf_divisors(file_, name, config_.rotary_dim()); }
 
   /// The ids in the metadata, then those of the vocabulary.
   void read_end_tokens() {

@@ -11,6 +11,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/core/error.hpp"
 #include "slm/io/family.hpp"
+#include "slm/io/layer_names.hpp"
 #include "slm/io/mixer_rows.hpp"
 #include "slm/io/name_prefixes.hpp"
 #include "slm/io/tensor_roles.hpp"
@@ -18,7 +19,7 @@
 namespace slm { inline namespace v0_1 {
 
 /// A TensorTable applied to a config. Roles that the model lacks are empty; readers need no other test.
-class TensorNames {
+class TensorNames : public detail::LayerNames {
  public:
   /// Uses the prefix of the table.
   explicit TensorNames(const ModelConfig& config, const ModelSettings& settings = {}, const TensorTable& table = {})
@@ -27,13 +28,11 @@ class TensorNames {
   /// one_table_as_head: the table of a tied model has the head's name.
   TensorNames(const ModelConfig& config, const ModelSettings& settings, const TensorTable& table, NamePrefixes prefixes,
               bool one_table_as_head = false)
-      : shape_(config),
+      : LayerNames(config, table, std::move(prefixes)),
         position_rows_(std::int64_t{settings.context} + settings.position_offset),
         tied_(settings.tied_embeddings || settings.headless),
         one_table_as_head_(one_table_as_head),
-        dense_layers_(settings.dense_layers),
-        table_(table),
-        prefixes_(std::move(prefixes)) {}
+        dense_layers_(settings.dense_layers) {}
 
   /// The names of the same model with a separate head.
   TensorNames untied() const {
@@ -43,9 +42,9 @@ class TensorNames {
   }
 
   std::vector<TensorName> weights(Role role, int layer = 0) const {
-    const std::int64_t hidden = shape_.hidden, ffn = shape_.ffn, embedding = shape_.embedding_dim();
-    const std::int64_t q = std::int64_t{shape_.heads} * shape_.head_dim;
-    const std::int64_t kv = std::int64_t{shape_.kv_heads} * shape_.head_dim;
+    const std::int64_t hidden = shape_.hidden, ffn = shape_.ffn_of(layer), embedding = shape_.embedding_dim();
+    const std::int64_t q = std::int64_t{shape_.heads} * shape_.head_dim_of(layer);
+    const std::int64_t kv = std::int64_t{shape_.kv_heads_of(layer)} * shape_.head_dim_of(layer);
     const bool narrow = shape_.embedding != 0;
     if (is_of_layer(role) && !is_in(role, layer)) return {};
     switch (role) {
@@ -75,7 +74,9 @@ class TensorNames {
       case Role::gated_norm:
         return shape_.inner_norms ? norm(in(layer, table_.gated_norm), ffn) : std::vector<TensorName>{};
       case Role::q_norm: return qk_norm(layer, table_.q_norm, shape_.heads);
-      case Role::k_norm: return qk_norm(layer, table_.k_norm, shape_.kv_heads);
+      case Role::k_norm:
+        if (shape_.shapes.borrowing.has(layer)) return {};
+        return qk_norm(layer, table_.k_norm, shape_.kv_heads_of(layer));
       case Role::sinks:
         if (!shape_.sinks) return {};
         return one(in_layer(layer, table_.sinks), {shape_.heads});
@@ -86,13 +87,17 @@ class TensorNames {
       case Role::mixer_skip:
       case Role::mixer_norm:
       case Role::mixer_out: return mixer(role, layer);
-      case Role::qkv:
+      case Role::qkv: {
         if (table_.qkv[1].empty()) return {matrix(layer, table_.qkv[0], q + 2 * kv, hidden)};
-        return {matrix(layer, table_.qkv[0], shape_.attention_gate ? 2 * q : q, hidden),
-                matrix(layer, table_.qkv[1], kv, hidden), matrix(layer, table_.qkv[2], kv, hidden)};
+        std::vector<TensorName> parts{matrix(layer, table_.qkv[0], shape_.attention_gate ? 2 * q : q, hidden)};
+        if (shape_.shapes.borrowing.has(layer)) return parts;
+        parts.push_back(matrix(layer, table_.qkv[1], kv, hidden));
+        if (!shape_.shapes.keys_as_values.has(layer)) parts.push_back(matrix(layer, table_.qkv[2], kv, hidden));
+        return parts;
+      }
       case Role::attention_out: return {matrix(layer, table_.attention_out, hidden, q)};
       case Role::gate_up:
-        if (has_experts(layer)) return {};
+        if (!has_dense_mlp(layer)) return {};
         if (table_.up[1].empty()) return {matrix(layer, table_.up[0], (shape_.gated ? 2 : 1) * ffn, hidden)};
         return {matrix(layer, table_.up[0], ffn, hidden), matrix(layer, table_.up[1], ffn, hidden)};
       case Role::down_divisor:
@@ -100,14 +105,26 @@ class TensorNames {
         return one(text(numbered(layer), table_.activation_scales), {ffn});
       case Role::activation: return activation(layer);
       case Role::down:
-        return has_experts(layer) ? std::vector<TensorName>{} : std::vector{matrix(layer, table_.down, hidden, ffn)};
+        return has_dense_mlp(layer) ? std::vector{matrix(layer, table_.down, hidden, ffn)} : std::vector<TensorName>{};
       case Role::router:
       case Role::choice_bias:
       case Role::experts_up:
       case Role::experts_down:
       case Role::shared_up:
       case Role::shared_down:
-      case Role::shared_gate: return has_experts(layer) ? of_experts(role, layer) : std::vector<TensorName>{};
+      case Role::shared_gate:
+      case Role::router_norm:
+      case Role::expert_factors:
+      case Role::expert_norm:
+      case Role::expert_output_norm:
+      case Role::beside_norm: return has_experts(layer) ? of_experts(role, layer) : std::vector<TensorName>{};
+      case Role::input_table:
+      case Role::input_from_embedding:
+      case Role::input_norm:
+      case Role::own_input_gate:
+      case Role::own_input_out:
+      case Role::own_input_norm:
+      case Role::layer_factor: return of_shapes(role, layer);
       case Role::final_norm:
         return shape_.final_norm ? norm(outside(table_.final_norm), hidden) : std::vector<TensorName>{};
       case Role::head: return tied_ ? std::vector<TensorName>{} : head(embedding);
@@ -136,7 +153,7 @@ class TensorNames {
         if (!weights.empty() || !biases.empty()) visit(role, layer, weights, biases);
       }
     };
-    visit_roles(Role::embedding, Role::project_out, 0);
+    visit_roles(Role::embedding, Role::input_norm, 0);
     for (int l = 0; l < shape_.layers; ++l) visit_roles(Role::attention_norm, Role::down, l);
     visit_roles(Role::final_norm, Role::head, 0);
   }
@@ -159,11 +176,16 @@ class TensorNames {
     return {weight.module() + ".bias", {weight.transposed ? weight.shape.back() : weight.shape.front()}};
   }
 
-  /// Whether a layer has experts instead of an MLP.
+  /// Whether a layer has experts, instead of an MLP or beside it.
   bool has_experts(int layer) const {
     const auto index = static_cast<std::size_t>(layer);
     return shape_.mixture.experts != 0 && shape_.has_mlp(layer) &&
            !(index < dense_layers_.size() && dense_layers_[index]);
+  }
+
+  /// Whether a layer has an MLP that is no expert.
+  bool has_dense_mlp(int layer) const {
+    return shape_.has_mlp(layer) && (!has_experts(layer) || shape_.mixture.beside_mlp);
   }
 
   bool norms_less_one() const { return table_.norms_less_one; }
@@ -197,9 +219,6 @@ class TensorNames {
   std::string in_layer(int layer, std::string_view tensor) const { return text(numbered(layer), tensor); }
   const ExpertTable& experts() const { return table_.experts; }
 
-  /// The common prefix of all layer names up to the number: "model.layers.".
-  std::string layers() const { return text(prefixes_.model, table_.layer.substr(0, table_.layer.find("{}"))); }
-
  private:
   bool is_biased(Role role) const {
     switch (role) {
@@ -232,95 +251,8 @@ class TensorNames {
 
   std::string outside(std::string_view module) const { return text(prefixes_.model, module, ".weight"); }
 
-  std::string numbered(int layer) const {
-    return text(layers(), layer, table_.layer.substr(table_.layer.find("{}") + 2));
-  }
-
-  std::string in(int layer, std::string_view module) const { return text(numbered(layer), module, ".weight"); }
-
-  static std::vector<TensorName> one(std::string name, std::vector<std::int64_t> shape) {
-    return {{std::move(name), std::move(shape)}};
-  }
-
   std::vector<TensorName> head(std::int64_t width) const {
     return one(text(prefixes_.head, table_.head, ".weight"), {shape_.vocab, width});
-  }
-
-  std::vector<TensorName> norm(std::string name, std::int64_t width) const {
-    if (shape_.norm_affine == NormAffine::none) return {};
-    return one(std::move(name), {width});
-  }
-
-  std::vector<TensorName> qk_norm(int layer, std::string_view module, std::int64_t heads) const {
-    const std::int64_t dim = shape_.head_dim;
-    if (shape_.qk_norm == QkNorm::none) return {};
-    if (shape_.qk_norm != QkNorm::own_weights)
-      return norm(in(layer, module), shape_.qk_norm == QkNorm::whole ? heads * dim : dim);
-    std::vector<TensorName> names;
-    if (!table_.norm_per_head) return one(in(layer, module), {heads, dim});
-    for (std::int64_t head = 0; head < heads; ++head) names.push_back({in(layer, text(module, ".", head)), {dim}});
-    return names;
-  }
-
-  std::vector<TensorName> activation(int layer) const {
-    std::vector<TensorName> names;
-    if (shape_.activation != ActivationKind::xielu || table_.activation[0].empty()) return names;
-    for (const std::string_view name : table_.activation) {
-      const bool vector = name != table_.activation[2] && name != table_.activation[3];
-      names.push_back(
-          {text(numbered(layer), name), vector ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{}});
-    }
-    return names;
-  }
-
-  std::vector<TensorName> of_experts(Role role, int layer) const {
-    const MixtureConfig& mixture = shape_.mixture;
-    const ExpertTable& table = table_.experts;
-    const std::int64_t hidden = shape_.hidden, ffn = mixture.ffn, shared = mixture.shared_ffn, count = mixture.experts;
-    std::vector<TensorName> names;
-    const auto add = [&](std::string_view module, std::int64_t out, std::int64_t in_features) {
-      names.push_back({in(layer, module), {out, in_features}});
-    };
-    const auto add_expert = [&](std::string_view pattern, int e, std::int64_t out, std::int64_t in_features) {
-      add(of_expert(pattern, e), out, in_features);
-      names.back().transposed = table.transposed;
-      if (table.transposed) std::swap(names.back().shape[0], names.back().shape[1]);
-    };
-    switch (role) {
-      case Role::router: add(table.router, count, hidden); break;
-      case Role::choice_bias:
-        if (!mixture.choice_bias) break;
-        names.push_back({text(numbered(layer), table.choice_bias), {count}});
-        if (table.wide_choice_bias) names.back().shape = {1, count};
-        break;
-      case Role::experts_up:
-        for (int e = 0; e < count; ++e) {
-          if (table.up[1].empty()) {
-            add_expert(table.up[0], e, shape_.gated ? 2 * ffn : ffn, hidden);
-            continue;
-          }
-          for (const std::string_view module : table.up) add_expert(module, e, ffn, hidden);
-        }
-        break;
-      case Role::experts_down:
-        for (int e = 0; e < count; ++e) add_expert(table.down, e, hidden, ffn);
-        break;
-      case Role::shared_up:
-        if (shared != 0 && table.shared_up[1].empty())
-          add(table.shared_up[0], shape_.gated ? 2 * shared : shared, hidden);
-        for (const std::string_view module : table.shared_up) {
-          if (shared != 0 && !table.shared_up[1].empty()) add(module, shared, hidden);
-        }
-        break;
-      case Role::shared_down:
-        if (shared != 0) add(table.shared_down, hidden, shared);
-        break;
-      case Role::shared_gate:
-        if (mixture.shared_gate) add(table.shared_gate, 1, hidden);
-        break;
-      default: break;
-    }
-    return names;
   }
 
   /// Whether a layer has the part of the model that a role belongs to.
@@ -339,52 +271,10 @@ class TensorNames {
     }
   }
 
-  std::vector<TensorName> mixer(Role role, int layer) const {
-    const Mixer& mixer = shape_.mixer;
-    const std::int64_t heads = mixer.heads, inner = mixer.inner();
-    const auto vector = [&](std::size_t index) -> std::vector<TensorName> {
-      const std::string_view name = table_.mixer_vectors[index];
-      if (mixer.kind == MixerKind::short_conv || name.empty()) return {};
-      const bool column = table_.of_gguf && mixer.kind == MixerKind::mamba2 && index != 1;
-      return one(text(numbered(layer), name), column ? std::vector{heads, std::int64_t{1}} : std::vector{heads});
-    };
-    switch (role) {
-      case Role::mixer_in: {
-        std::vector<TensorName> parts;
-        for (const std::int64_t outputs : detail::mixer_in_outputs(table_.mixer_in, mixer))
-          parts.push_back(matrix(layer, table_.mixer_in[parts.size()], outputs, shape_.hidden));
-        return parts;
-      }
-      case Role::mixer_conv: {
-        const std::int64_t taps = mixer.taps, channels = mixer.channels();
-        return one(in(layer, table_.mixer_conv),
-                   table_.of_gguf ? std::vector{channels, taps} : std::vector{channels, std::int64_t{1}, taps});
-      }
-      case Role::mixer_decay: return vector(0);
-      case Role::mixer_dt_bias: return vector(1);
-      case Role::mixer_skip: return vector(2);
-      case Role::mixer_norm: {
-        if (mixer.kind == MixerKind::delta_net) return one(in(layer, table_.mixer_norm), {mixer.head_dim});
-        if (mixer.kind == MixerKind::short_conv || mixer.norm == MixerNorm::none) return {};
-        if (!table_.of_gguf) return one(in(layer, table_.mixer_norm), {inner});
-        return one(in(layer, table_.mixer_norm), {mixer.groups, inner / mixer.groups});
-      }
-      default: return {matrix(layer, table_.mixer_out, shape_.hidden, inner)};
-    }
-  }
-
-  TensorName matrix(int layer, std::string_view module, std::int64_t out, std::int64_t inputs) const {
-    if (table_.transposed) return {in(layer, module), {inputs, out}, true};
-    return {in(layer, module), {out, inputs}};
-  }
-
-  ModelConfig shape_;
   std::int64_t position_rows_;
   bool tied_;  // or headless: no separate head is read
   bool one_table_as_head_;
   std::vector<bool> dense_layers_;
-  TensorTable table_;
-  NamePrefixes prefixes_;
 };
 
 }}

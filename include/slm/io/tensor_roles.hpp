@@ -17,6 +17,9 @@ enum class Role {
   positions,    // the learned position table
   project_in,   // embedding -> hidden
   project_out,  // hidden -> embedding
+  input_table,  // of the layers' own inputs
+  input_from_embedding,
+  input_norm,
   // per layer:
   attention_norm,
   mlp_norm,
@@ -46,6 +49,15 @@ enum class Role {
   shared_up,     // gate and up of the shared expert
   shared_down,
   shared_gate,
+  router_norm,         // of experts beside an MLP: the scale of the router's input
+  expert_factors,      // of their weights
+  expert_norm,         // of their input
+  expert_output_norm,  // of their result
+  beside_norm,         // of the MLP's output
+  own_input_gate,      // of the layer's own input
+  own_input_out,
+  own_input_norm,
+  layer_factor,  // of the layer's output
   down,
   // after the layers:
   final_norm,
@@ -70,6 +82,9 @@ constexpr bool is_linear(Role role) {
     case Role::experts_down:
     case Role::shared_up:
     case Role::shared_down:
+    case Role::input_from_embedding:
+    case Role::own_input_gate:
+    case Role::own_input_out:
     case Role::head: return true;
     default: return false;
   }

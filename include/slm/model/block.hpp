@@ -20,7 +20,24 @@ struct Activations {
   Rows branch = {};     // [rows, hidden]  an output that is normalised before it is added; empty in other orders
   Rows projected = {};  // [rows, projected] inputs of a recurrence, in the memory of q; empty without mixers
   Rows inner = {};      // [rows, inner]     outputs of a recurrence
+  Rows inputs = {};     // [rows, layers * width] the layers' own inputs; empty without them
 };
+
+/// The buffers in the widths of a layer.
+template <Backend B>
+Activations<B> of_layer(const ModelConfig& shape, int layer, Activations<B> rows) {
+  if (shape.is_uniform()) return rows;
+  const auto narrow = [](auto& view, std::int64_t width) { view = {view.data, view.extent(0), width}; };
+  const std::int64_t width = shape.shapes.inputs;
+  narrow(rows.q, std::int64_t{shape.heads} * shape.head_dim_of(layer));
+  narrow(rows.mixed, rows.q.extent(1));
+  narrow(rows.gated, shape.ffn_of(layer));
+  if (width != 0) {
+    rows.inputs.data += width * layer;
+    rows.inputs.extents[1] = width;
+  }
+  return rows;
+}
 
 /// Settings of a checkpoint that a block needs besides its weights.
 struct BlockSettings {
@@ -49,7 +66,7 @@ inline BlockSettings block_settings(const ModelConfig& shape, const ModelSetting
     const float* const own = windowed ? tables.windowed_frequency : nullptr;
     rope = {.inverse_frequency = {windowed ? own : tables.inverse_frequency[0],
                                   windowed ? own : tables.inverse_frequency[1]},
-            .width = shape.rotary_dim(),
+            .width = shape.rotary_dim_of(layer),
             .factor = windowed ? 1 : settings.rope_scaling.attention_factor,
             .pairs = shape.rotates_pairs};
   }
@@ -73,9 +90,10 @@ template <Backend B, class Step, Config Shape, WeightFormat Format>
 void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
                    KvLayer kv, const Norm& input_norm, const Activations<B>& rows) {
   const ModelConfig& shape = config.value;  // a constant unless Shape is Dynamic
-  const Heads heads{.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim};
+  const Heads heads{.query = shape.heads, .kv = shape.kv_heads_of(layer.index), .dim = shape.head_dim_of(layer.index)};
   QkvShaping shaping{
       .clip = settings.clip_qkv, .clips_normed = settings.clips_normed, .norm = shape.qk_norm, .query = {}, .key = {}};
+  if (shape.shapes.value_norm) shaping.value = {.epsilon = settings.norm_epsilon};
   if (shape.qk_norm != QkNorm::none) {
     shaping.query = norm_of<B>(layer.q_norm, shape.norm, settings.norm_epsilon);
     shaping.key = norm_of<B>(layer.k_norm, shape.norm, settings.norm_epsilon);
@@ -142,10 +160,48 @@ void add_output(Step& step, const Shape& config, const BlockSettings& settings, 
   }
 }
 
+/// x += norm(norm(MLP) + norm(experts)), each with its own input norm.
+template <Backend B, class Step, Config Shape, WeightFormat Format>
+void run_mlp_beside_experts(Step& step, const Shape& config, const LayerWeights<Format, B>& layer,
+                            const BlockSettings& settings, const Norm& mlp_norm, const Activations<B>& rows) {
+  if constexpr (MixesExperts<B>) {
+    const ModelConfig& shape = config.value;
+    const ExpertWeights<Format, B>& experts = *layer.experts;
+    const float epsilon = settings.norm_epsilon;
+    run_mlp<B>(step, config, layer, settings, mlp_norm, rows);
+    const auto down = linear(layer.down, layer.down_bias, layer.number(AdaptedProduct::down));
+    step.mlp(rows.gated, Norm{.kind = NormKind::none}, down, ActivationKind::identity, nullptr, rows.branch);
+    step.normalize(rows.branch, experts.norm_by(experts.beside_norm, epsilon));
+    const auto mixture = experts.mixture(shape.mixture, settings.router, shape.activation, shape.gated, epsilon);
+    step.add_mixture(rows.x, experts.norm_by(experts.norm, epsilon), mixture, rows.branch);
+    step.add(rows.branch, norm_of<B>(layer.mlp_output_norm, shape.norm, epsilon), rows.x);
+  }
+}
+
+/// Adds what the layer's own input gives, x += norm(out . (activation(gate . x) * input)), then x *= factor.
+template <Backend B, class Step, Config Shape, WeightFormat Format>
+void finish_layer(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
+                  const Activations<B>& rows) {
+  if constexpr (ShapesLayers<Step>) {
+    const ModelConfig& shape = config.value;
+    const Norm as_it_is{.kind = NormKind::none};
+    if (shape.shapes.inputs != 0) {
+      const typename Activations<B>::Rows gate{rows.gated.data, rows.x.extent(0),
+                                               static_cast<std::int64_t>(shape.shapes.inputs)};
+      step.mlp(rows.x, as_it_is, Linear{layer.input_gate}, shape.activation, nullptr, gate);
+      step.multiply_rows(gate, rows.inputs);
+      step.mlp(gate, as_it_is, Linear{layer.input_out}, ActivationKind::identity, nullptr, rows.branch);
+      step.add(rows.branch, norm_of<B>(layer.input_norm, shape.norm, settings.norm_epsilon), rows.x);
+    }
+    if (shape.shapes.scaled) step.scale(rows.x, layer.factor);
+  }
+}
+
 template <Backend B, class Step, Config Shape, WeightFormat Format>
 void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
-               KvLayer kv, const Activations<B>& rows) {
+               KvLayer kv, const Activations<B>& of_model) {
   const ModelConfig& shape = config.value;
+  const Activations<B> rows = of_layer(shape, layer.index, of_model);
   const Norm attention_norm = norm_of<B>(layer.attention_norm, shape.norm, settings.norm_epsilon);
   const Norm mlp_norm = norm_of<B>(layer.mlp_norm, shape.norm, settings.norm_epsilon);
   const Norm as_it_is{.kind = NormKind::none};
@@ -176,15 +232,21 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
   if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, attention_norm);
 
   if (!shape.has_mlp(layer.index)) return;
+  if (shape.mixture.beside_mlp) {
+    run_mlp_beside_experts<B>(step, config, layer, settings, mlp_norm, rows);
+    return finish_layer<B>(step, config, layer, settings, rows);
+  }
   if constexpr (MixesExperts<B>) {
     if (layer.experts) {
-      const auto mixture = layer.experts->mixture(shape.mixture, settings.router, shape.activation, shape.gated);
-      return step.add_mixture(rows.x, mlp_norm, mixture, settings.residual_scale);
+      const auto mixture =
+          layer.experts->mixture(shape.mixture, settings.router, shape.activation, shape.gated, settings.norm_epsilon);
+      return step.add_mixture(rows.x, mlp_norm, mixture, rows.x, settings.residual_scale);
     }
   }
   if (!parallel) run_mlp<B>(step, config, layer, settings, before ? mlp_norm : as_it_is, rows);
   add_output<B>(step, config, settings, layer.mlp_output_norm, rows.gated, down, settings.factors.mlp_out, rows);
   if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, mlp_norm);
+  finish_layer<B>(step, config, layer, settings, rows);
 }
 
 }}

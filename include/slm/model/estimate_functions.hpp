@@ -19,6 +19,7 @@
 #include "slm/model/estimate.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/page_pool.hpp"
+#include "slm/model/rope.hpp"
 #include "slm/model/stored_rows.hpp"
 #include "slm/model/stored_type.hpp"
 
@@ -38,7 +39,10 @@ class WeightBytes {
       if (weights.empty() || (is_optional(role) && !checkpoint.has(weights.front().name))) return;
       add(role, weights);
     });
-    if (checkpoint.config().positions == Positions::rope) all += page_of(checkpoint.config().rotary_dim() * 2);
+    if (checkpoint.config().positions == Positions::rope) {
+      all += page_of(unwindowed_rotary_dim(checkpoint.config(), checkpoint.settings()) * 2);
+      if (checkpoint.settings().has_two_ropes()) all += page_of(checkpoint.config().rotary_dim() * 2);
+    }
   }
 
   std::int64_t all = 0, mapped = 0, step = 0;
@@ -72,6 +76,8 @@ class WeightBytes {
         if (mapped != in_file) all = before, mapped = in_file;  // the bytes of the embedding
         return;
       }
+      case Role::input_table: step += matrix(role, weights) / shape.vocab; return;
+      case Role::layer_factor: return;
       case Role::head: step += matrix(role, weights, part_of_head()); return;
       case Role::qkv: {
         step += matrix(role, weights);
@@ -200,16 +206,21 @@ class WeightBytes {
 
 /// Activations of a step of `rows` rows on the CPU, and the threads' scratch memory.
 inline std::int64_t scratch_bytes(const ModelConfig& shape, KvFormat format, std::int64_t rows) {
-  const std::int64_t width = std::int64_t{shape.heads} * shape.head_dim, ffn = shape.ffn, hidden = shape.hidden;
+  const std::int64_t width = shape.most_queries(), ffn = shape.most_ffn(), hidden = shape.hidden;
   const bool recurs = shape.mixer.kind != MixerKind::none;
   const std::int64_t queries = recurs ? std::max<std::int64_t>(width, shape.mixer.projected()) : width;
   const std::int64_t inner = recurs ? shape.mixer.inner() : 0;
   const std::int64_t packed = std::max({width, ffn, hidden, inner});
   std::int64_t floats = hidden + queries + width + ffn + packed + shape.rotary_dim() + shape.embedding;
   floats += std::max(inner, norms_outputs(shape.order) ? hidden : 0);
+  if (const std::int64_t inputs = std::int64_t{shape.shapes.inputs} * shape.layers; inputs != 0)
+    floats += inputs + std::max<std::int64_t>(inputs - width, 0);
   const bool in_two_passes = shape.rotary_dim() != shape.head_dim || shape.rotates_pairs ||
                              shape.qk_norm != QkNorm::none || format == KvFormat::int8;  // see CpuStep::qkv
-  if (in_two_passes) floats += width + 2 * std::int64_t{shape.kv_heads} * shape.head_dim;
+  std::int64_t keys = 0;                                                                 // of the widest layer
+  for (int layer = 0; layer < shape.layers; ++layer)
+    keys = std::max(keys, std::int64_t{shape.kv_heads_of(layer)} * shape.head_dim_of(layer));
+  if (in_two_passes) floats += width + 2 * keys;
   if (const MixtureConfig& mixture = shape.mixture; mixture.experts != 0) {
     const std::int64_t places = mixture.chosen + (mixture.shared_ffn != 0 ? 1 : 0);
     const std::int64_t widest = std::max(mixture.ffn, mixture.shared_ffn);

@@ -1,6 +1,7 @@
 // Reads the experts of a layer into a backend's memory.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -61,6 +62,14 @@ ExpertWeights<Format, B> read_experts(Reader& reader, int layer) {
     shared.gate_up_bias = data_or_null(weights.shared_up_bias);
     shared.down_bias = data_or_null(weights.shared_down_bias);
     weights.experts.push_back(std::move(shared));
+  }
+  if (shape.beside_mlp) {
+    const auto hidden = static_cast<float>(reader.checkpoint.config().hidden);
+    weights.router_norm = reader.vector(names.weights(Role::router_norm, layer), 1 / std::sqrt(hidden));
+    weights.factors = reader.vector(names.weights(Role::expert_factors, layer));
+    weights.norm = reader.vector(names.weights(Role::expert_norm, layer));
+    weights.output_norm = reader.vector(names.weights(Role::expert_output_norm, layer));
+    weights.beside_norm = reader.vector(names.weights(Role::beside_norm, layer));
   }
   if (shape.shared_gate) weights.shared_gate = reader.in_floats(names.weights(Role::shared_gate, layer).front());
   reader.step_bytes += weights.active_bytes(shape);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "slm/backend/mixture.hpp"
@@ -22,6 +23,12 @@ struct ExpertWeights {
   Vector router_bias, choice_bias;      // [experts], or empty
   Vector gate_up_bias, down_bias;       // of the router's experts, one after another, or empty
   Vector shared_up_bias, shared_down_bias;
+  // Of experts beside an MLP, else empty:
+  Vector router_norm, factors;            // [hidden] and [experts]
+  Vector norm, output_norm, beside_norm;  // [hidden]: of the experts' input and result, and of the MLP's output
+
+  /// An RMS norm with these weights.
+  static Norm norm_by(const Vector& weight, float epsilon) { return {.weight = weight.data(), .epsilon = epsilon}; }
 
   /// Bytes that a step of one row reads.
   std::int64_t active_bytes(const MixtureConfig& shape) const {
@@ -31,8 +38,9 @@ struct ExpertWeights {
     return others + chosen / shape.experts * shape.chosen;
   }
 
+  /// epsilon: of the norms.
   Mixture<Matrix, Router> mixture(const MixtureConfig& shape, const RouterSettings& settings, Activation activation,
-                                  bool gated) const {
+                                  bool gated, float epsilon) const {
     const auto data = [](const Vector& vector) { return vector.size() == 0 ? nullptr : vector.data(); };
     return {.router = router,
             .router_bias = data(router_bias),
@@ -41,10 +49,13 @@ struct ExpertWeights {
                         .chosen = shape.chosen,
                         .scores = shape.scores,
                         .settings = settings,
-                        .choice_bias = data(choice_bias)},
+                        .choice_bias = data(choice_bias),
+                        .factors = data(factors)},
             .experts = experts,
             .activation = activation,
-            .gated = gated};
+            .gated = gated,
+            .router_norm = shape.beside_mlp ? std::optional(norm_by(router_norm, epsilon)) : std::nullopt,
+            .output_norm = shape.beside_mlp ? norm_by(output_norm, epsilon) : Norm{.kind = NormKind::none}};
   }
 };
 

@@ -59,11 +59,14 @@ struct LayerWeights {
   Vector attention_gate_bias;
   Matrix mixer_in, mixer_out;  // [projected, hidden] and [hidden, inner]; empty in layers without a mixer
   Vector mixer_in_bias, mixer_out_bias;
-  Vector conv, conv_bias;       // see Recurrence
-  Vector decay, dt_bias, skip;  // see Recurrence
-  Vector mixer_norm;            // see Recurrence
-  Activation activation = {};   // with the parameters of xIELU
-  int index = 0;                // layer index
+  Vector conv, conv_bias;        // see Recurrence
+  Vector decay, dt_bias, skip;   // see Recurrence
+  Vector mixer_norm;             // see Recurrence
+  Matrix input_gate, input_out;  // [inputs, hidden] and [hidden, inputs] of the layer's own input, or empty
+  NormWeights<B> input_norm;     // [hidden]
+  float factor = 1;              // of the layer's output
+  Activation activation = {};    // with the parameters of xIELU
+  int index = 0;                 // layer index
 
   int number(AdaptedProduct product) const { return number_of(product, index); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -199,20 +200,23 @@ class LoadedModel {
 
   /// Runs the embedding and all blocks; returns the residual stream [rows, hidden].
   Rows run_layers(Step& step, const KvLayout& layout) const {
-    const std::int64_t width = std::int64_t{shape().heads} * shape().head_dim;
+    const std::int64_t width = shape().most_queries();
     const Mixer& mixer = shape().mixer;
     const bool recurs = mixer.kind != MixerKind::none;
+    const Rows x = step.scratch(residual, shape().hidden);
+    embed(step, x);
+    if (settings().embedding_scale != 1) step.scale(x, settings().embedding_scale);
+    const Rows inputs = layer_inputs(step, x);
     const Rows q = step.scratch(queries, recurs ? std::max(width, mixer.projected()) : width);
     const auto narrowed = [&](std::int64_t columns) { return Rows{q.data, q.extent(0), columns}; };
-    const Activations<B> rows{.x = step.scratch(residual, shape().hidden),
+    const Activations<B> rows{.x = x,
                               .q = recurs ? narrowed(width) : q,
                               .mixed = step.scratch(mixed, width),
-                              .gated = step.scratch(gated, shape().ffn),
+                              .gated = step.scratch(gated, std::max(shape().most_ffn(), shape().shapes.inputs)),
                               .branch = norms_outputs(shape().order) ? step.scratch(branch, shape().hidden) : Rows{},
                               .projected = recurs ? narrowed(mixer.projected()) : Rows{},
-                              .inner = recurs ? step.scratch(branch, mixer.inner()) : Rows{}};
-    embed(step, rows.x);
-    if (settings().embedding_scale != 1) step.scale(rows.x, settings().embedding_scale);
+                              .inner = recurs ? step.scratch(branch, mixer.inner()) : Rows{},
+                              .inputs = inputs};
     run_blocks_(*state_, step, layout, rows);
     return rows.x;
   }
@@ -233,6 +237,28 @@ class LoadedModel {
     embed_tokens(step, embedded);
     step.embed_positions(weights.projection->positions, offset, x);
     step.project(embedded, Linear{weights.projection->in, nullptr, number_of(AdaptedProduct::project_in)}, x);
+  }
+
+  /// The layers' own inputs from the embedding x: (norm(matrix . x / sqrt(hidden)) + table[token] * sqrt(width)) /
+  /// sqrt(2), where the norm is over the part of a layer, and its weights contain 1 / sqrt(2). Uses the scratch memory
+  /// `mixed`.
+  Rows layer_inputs([[maybe_unused]] Step& step, [[maybe_unused]] const Rows& x) const {
+    if constexpr (ShapesLayers<Step>) {
+      if (const std::int64_t width = shape().shapes.inputs; width != 0) {
+        const auto& of_model = *state_->weights.inputs;
+        const Norm as_it_is{.kind = NormKind::none};
+        const Rows all = step.scratch(narrow, width * shape().layers), looked_up = step.scratch(mixed, all.extent(1));
+        step.mlp(x, as_it_is, Linear{of_model.from_embedding}, ActivationKind::identity, nullptr, all);
+        const float epsilon = settings().norm_epsilon * static_cast<float>(shape().hidden);  // instead of the factor
+        step.normalize(Rows{all.data, all.extent(0) * shape().layers, width},
+                       Norm{.weight = data_or_null(of_model.norm), .epsilon = epsilon});
+        step.embed(of_model.table, looked_up);
+        step.scale(looked_up, std::sqrt(static_cast<float>(width) / 2));
+        step.add(looked_up, as_it_is, all);
+        return all;
+      }
+    }
+    return {};
   }
 
   template <class Step>

@@ -67,8 +67,13 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
       sum.add(factor);
     for (const float factor : factors.projected) sum.add(factor);
   }
-  for (int layer = 0; layer < checkpoint.config().layers; ++layer)
+  const ModelConfig& config = checkpoint.config();
+  for (int layer = 0; layer < config.layers; ++layer) {
     add_unusual(settings.rotates(layer) ? 0 : layer + 1, 0);
+    const int source = kv_layer_of(config, settings, layer);
+    add_unusual(source != layer && source >= 0 ? static_cast<float>(source) : -1, -1);
+  }
+  add_unusual(config.shapes.value_norm ? 1 : 0, 0);
   return sum.value();
 }
 

@@ -86,11 +86,19 @@ struct ModelState {
 
   static KvLayout layout_of(const std::shared_ptr<const Checkpoint>& checkpoint, const LoadOptions& options) {
     if constexpr (!RecurrentStep<decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))>) {
-      if (!checkpoint->config().is_plain()) {
+      if (checkpoint->config().is_hybrid()) {
         throw Error("model.recurrent-layers",
                     text("'", checkpoint->folder().string(), "' has recurrent layers, which the backend ", B::name,
                          " does not compute"),
                     "Load it on the backend cpu");
+      }
+    }
+    if constexpr (!ShapesLayers<decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))>) {
+      if (!checkpoint->config().is_uniform()) {
+        throw Error("model.layer-shapes",
+                    text("'", checkpoint->folder().string(), "' has layers of different shapes, which the backend ",
+                         B::name, " does not compute"),
+                    "Load it on the backend cpu without ranks");
       }
     }
     // Another weight type or backend computes different keys and values.

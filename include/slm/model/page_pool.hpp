@@ -32,32 +32,37 @@ struct KvOwner {
   std::shared_future<std::uint64_t> digest = {};  // equal for equal weights on backends of one kind
 };
 
-/// The layout of a model's keys and values in pages. Layers with the same window form one kind. A page of a kind holds
-/// 64 positions of all layers of that kind. The last kind of a model with recurrent layers is that of state pages: one
-/// holds the states of all recurrent layers after one position.
+/// The layout of a model's keys and values in pages. Layers with the same window and heads form one kind. A page of a
+/// kind holds 64 positions of all layers of that kind that keep their own keys and values. The last kind of a model
+/// with recurrent layers is that of state pages: one holds the states of all recurrent layers after one position.
 class KvLayout {
  public:
   struct Kind {
     int window = 0;  // 0: full attention
     int layers = 0;
+    Heads heads = {};
   };
 
   KvLayout(const ModelConfig& shape, const ModelSettings& settings, KvFormat format, KvOwner owner = {})
-      : owner_(std::make_shared<const KvOwner>(std::move(owner))),
-        heads_{.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
-        norm_(shape.qk_norm),
-        format_(format) {
+      : owner_(std::make_shared<const KvOwner>(std::move(owner))), norm_(shape.qk_norm), format_(format) {
     for (int l = 0; l < shape.layers; ++l) {
-      Place place{.kind = -1, .index = 0, .state = static_cast<std::int64_t>(state_bytes_)};
+      if (const int source = kv_layer_of(shape, settings, l); source >= 0 && source != l) {
+        layers_.push_back(layers_[static_cast<std::size_t>(source)]);
+        layers_.back().borrows = true;
+        continue;
+      }
+      Place place{.kind = -1, .index = 0, .state = static_cast<std::int64_t>(state_bytes_), .borrows = false};
       if (shape.has_mixer(l)) {
         const auto bytes = static_cast<std::size_t>(shape.mixer.state_floats()) * sizeof(float);
         state_bytes_ += (bytes + 63) / 64 * 64;  // a multiple of a cache line
       }
       if (shape.has_attention(l)) {
         const int window = settings.window_of(l);
-        auto kind =
-            std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& known) { return known.window == window; });
-        if (kind == kinds_.end()) kind = kinds_.insert(kinds_.end(), Kind{window, 0});
+        const Heads heads{.query = shape.heads, .kv = shape.kv_heads_of(l), .dim = shape.head_dim_of(l)};
+        auto kind = std::find_if(kinds_.begin(), kinds_.end(), [&](const Kind& known) {
+          return known.window == window && known.heads.kv == heads.kv && known.heads.dim == heads.dim;
+        });
+        if (kind == kinds_.end()) kind = kinds_.insert(kinds_.end(), Kind{window, 0, heads});
         place.kind = static_cast<int>(kind - kinds_.begin());
         place.index = kind->layers++;
       }
@@ -86,21 +91,24 @@ class KvLayout {
   int state_kind() const { return state_kind_; }
   KvLayer layer(int index) const {
     const Place& place = layers_[static_cast<std::size_t>(index)];
-    const auto half = static_cast<std::int64_t>(layer_bytes() / 2), first = 2 * half * place.index;
+    const auto half = static_cast<std::int64_t>(place.kind < 0 ? 0 : layer_bytes(place.kind) / 2);
+    const std::int64_t first = 2 * half * place.index;
     return {.kind = place.kind, .keys = first, .values = first + half, .state = place.state};
   }
   std::size_t page_bytes(int kind) const {
     if (kind == state_kind_) return state_bytes_;
-    return layer_bytes() * static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind)].layers);
+    return layer_bytes(kind) * static_cast<std::size_t>(kinds_[static_cast<std::size_t>(kind)].layers);
   }
   KvPageShape page_shape(int kind) const {
+    const Heads& heads = kinds_[static_cast<std::size_t>(kind)].heads;
     KvPageShape shape{.of_layers = static_cast<int>(layers_.size()),
-                      .head_bytes = static_cast<std::size_t>(kv_head_bytes(format_, heads_.dim)),
-                      .heads = heads_,
+                      .head_bytes = static_cast<std::size_t>(kv_head_bytes(format_, heads.dim)),
+                      .heads = heads,
                       .norm = norm_,
                       .state_bytes = kind == state_kind_ ? state_bytes_ : 0};
     for (int l = 0; l < shape.of_layers; ++l) {
-      if (layers_[static_cast<std::size_t>(l)].kind == kind) shape.layers.push_back(l);
+      const Place& place = layers_[static_cast<std::size_t>(l)];
+      if (place.kind == kind && !place.borrows) shape.layers.push_back(l);
     }
     return shape;
   }
@@ -137,15 +145,16 @@ class KvLayout {
   struct Place {
     int kind, index;     // the layer's index among the layers of its kind; kind -1: no attention
     std::int64_t state;  // offset of its state
+    bool borrows;        // the place is another layer's
   };
 
-  /// Bytes of one layer in a page.
-  std::size_t layer_bytes() const {
-    return 2 * static_cast<std::size_t>(heads_.kv) * static_cast<std::size_t>(kv_head_bytes(format_, heads_.dim));
+  /// Bytes of one layer in a page of its kind.
+  std::size_t layer_bytes(int kind) const {
+    const Heads& heads = kinds_[static_cast<std::size_t>(kind)].heads;
+    return 2 * static_cast<std::size_t>(heads.kv) * static_cast<std::size_t>(kv_head_bytes(format_, heads.dim));
   }
 
   std::shared_ptr<const KvOwner> owner_;
-  Heads heads_;
   QkNorm norm_;
   KvFormat format_;
   std::vector<Kind> kinds_;

@@ -34,6 +34,14 @@ struct YarnRamp {
 
 }  // namespace detail
 
+/// Rotated dimensions of the heads of layers without the window.
+inline int unwindowed_rotary_dim(const ModelConfig& config, const ModelSettings& settings) {
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (settings.window_of(layer) == 0) return config.rotary_dim_of(layer);
+  }
+  return config.rotary_dim();
+}
+
 /// Returns 1 / theta^(2i / rotary_dim), scaled by the settings -> [rotary_dim / 2]. beyond: selects LongRoPE's long
 /// factors.
 inline std::vector<float> inverse_frequencies(int rotary_dim, const ModelSettings& settings, bool beyond = false) {

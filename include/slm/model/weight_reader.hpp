@@ -25,6 +25,7 @@
 #include "slm/model/expert_reader.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/load_options.hpp"
+#include "slm/model/mixer_reader.hpp"
 #include "slm/model/stored_rows.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -82,15 +83,16 @@ struct WeightReader {
     if (shape.has_attention(l)) {
       layer.attention_out = pack_step(Role::attention_out, l);
       layer.qkv = pack_step(Role::qkv, l);
-      if (shape.attention_gate) read_gate(layer);
+      if (shape.attention_gate) detail::read_gate<Format>(*this, layer);
     }
     if (names.has_experts(l)) {
       if constexpr (MixesExperts<B>) layer.experts = detail::read_experts<Format, B>(*this, l);
-    } else if (shape.has_mlp(l)) {
+    }
+    if (names.has_dense_mlp(l)) {
       layer.down = pack_step(Role::down, l);
       layer.gate_up = pack_step(Role::gate_up, l);
     }
-    if (shape.has_mixer(l)) read_mixer(layer);
+    if (shape.has_mixer(l)) detail::read_mixer(*this, layer);
     if (!shape.attention_gate) layer.qkv_bias = vector(names.biases(Role::qkv, l));
     layer.attention_out_bias = vector(names.biases(Role::attention_out, l));
     layer.gate_up_bias = vector(names.biases(Role::gate_up, l));
@@ -100,57 +102,13 @@ struct WeightReader {
       if (there) layer.down_divisor = vector({scales});
     }
     layer.activation = activation(l);
+    if (shape.shapes.inputs != 0) {
+      layer.input_gate = pack_step(Role::own_input_gate, l);
+      layer.input_out = pack_step(Role::own_input_out, l);
+      layer.input_norm = norm(Role::own_input_norm, l);
+    }
+    if (shape.shapes.scaled) layer.factor = floats(names.weights(Role::layer_factor, l)).at(0);
     return layer;
-  }
-
-  void read_gate(Layer& layer) {
-    const ModelConfig& shape = checkpoint.config();
-    std::vector<typename Format::Source> gate{
-        source(names.weights(Role::qkv, layer.index).front(), detail::rows_of_gated(shape, true))};
-    layer.attention_gate = device.template pack<Format>(gate);
-    step_bytes += layer.attention_gate.bytes();
-    const auto biases = names.biases(Role::qkv, layer.index);
-    if (biases.empty()) return;
-    const std::vector<float> stored = floats(biases);
-    std::vector<float> query, gates;
-    for (const std::int64_t row : detail::rows_of_gated(shape, false))
-      query.push_back(stored[static_cast<std::size_t>(row)]);
-    for (const std::int64_t row : detail::rows_of_gated(shape, true))
-      gates.push_back(stored[static_cast<std::size_t>(row)]);
-    query.insert(query.end(), stored.begin() + static_cast<std::ptrdiff_t>(2 * query.size()), stored.end());
-    layer.qkv_bias = device.upload(query.data(), query.size());
-    layer.attention_gate_bias = device.upload(gates.data(), gates.size());
-  }
-
-  void read_mixer(Layer& layer) {
-    const int l = layer.index;
-    layer.mixer_out = pack_step(Role::mixer_out, l);
-    layer.mixer_in = pack_step(Role::mixer_in, l);
-    layer.mixer_in_bias = vector(names.biases(Role::mixer_in, l));
-    layer.mixer_out_bias = vector(names.biases(Role::mixer_out, l));
-    // [channels, taps] -> [taps, channels]
-    std::vector<float> stored = floats(names.weights(Role::mixer_conv, l));
-    const Mixer& mixer = checkpoint.config().mixer;
-    const auto taps = static_cast<std::size_t>(mixer.taps), channels = stored.size() / taps;
-    if (mixer.kind == MixerKind::mamba2) {  // a factor of a channel's input is one of its taps
-      const auto inner = static_cast<std::size_t>(mixer.inner()), keys = static_cast<std::size_t>(mixer.keys());
-      for (std::size_t i = 0; i < stored.size(); ++i) {
-        const std::size_t channel = i / taps, part = channel < inner ? 1 : 2 + (channel - inner) / keys;
-        stored[i] *= checkpoint.settings().factors.projected[part];
-      }
-    }
-    std::vector<float> conv(stored.size());
-    for (std::size_t i = 0; i < stored.size(); ++i) conv[i % taps * channels + i / taps] = stored[i];
-    layer.conv = device.upload(conv.data(), conv.size());
-    layer.conv_bias = vector(names.biases(Role::mixer_conv, l));
-    std::vector<float> decay = floats(names.weights(Role::mixer_decay, l));
-    if (names.logs_decay()) {
-      for (float& value : decay) value = -std::exp(value);
-    }
-    layer.decay = device.upload(decay.data(), decay.size());
-    layer.dt_bias = vector(names.weights(Role::mixer_dt_bias, l));
-    layer.skip = vector(names.weights(Role::mixer_skip, l));
-    layer.mixer_norm = vector(names.weights(Role::mixer_norm, l));
   }
 
   Matrix pack(Role role, int layer = 0) { return pack(names.weights(role, layer), role, layer); }
@@ -239,13 +197,7 @@ struct WeightReader {
     return device.upload(values.data(), values.size());
   }
 
-  NormWeights<B> norm(Role role, int layer = 0, float factor = 1) const {
-    const float offset = names.norms_less_one() ? 1.0f : 0.0f;
-    return {.weight = vector(names.weights(role, layer), factor, offset),
-            .bias = vector(names.biases(role, layer), factor)};
-  }
-
- private:
+  /// The elements of the tensors, one after another.
   std::vector<float> floats(const std::vector<TensorName>& tensors) const {
     std::vector<float> values;
     for (const TensorName& name : tensors) {
@@ -268,26 +220,10 @@ struct WeightReader {
     return values;
   }
 
-  /// The activation of a layer, with xIELU's parameters.
-  Activation activation(int layer) const {
-    const ModelSettings& settings = checkpoint.settings();
-    const Activation activation = checkpoint.config().activation;
-    if (activation.kind != ActivationKind::xielu) return activation;
-    if (!settings.activations.empty()) return settings.activations[static_cast<std::size_t>(layer)];
-    const std::vector<float> stored = floats(names.weights(Role::activation, layer));
-    return stored_xielu(stored.at(0), stored.at(1), stored.at(2), stored.at(3));
-  }
-
-  WeightPlace place_of(Role role, int layer) const {
-    const ModelConfig& shape = checkpoint.config();
-    return {.product =
-                detail::adapted_product(role).value_or(AdaptedProduct::embedding),  // its step also looks up positions
-            .layer = layer,
-            .layers = shape.layers,
-            .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings,
-            .heads = {.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
-            .norm = shape.qk_norm,
-            .summed = !norms_outputs(shape.order) && !shape.inner_norms};
+  NormWeights<B> norm(Role role, int layer = 0, float factor = 1) const {
+    const float offset = names.norms_less_one() ? 1.0f : 0.0f;
+    return {.weight = vector(names.weights(role, layer), factor, offset),
+            .bias = vector(names.biases(role, layer), factor)};
   }
 
   /// rows: see detail::stored_rows().
@@ -316,6 +252,29 @@ struct WeightReader {
       }
       return as_asked(std::move(layer));
     }
+  }
+
+ private:
+  /// The activation of a layer, with xIELU's parameters.
+  Activation activation(int layer) const {
+    const ModelSettings& settings = checkpoint.settings();
+    const Activation activation = checkpoint.config().activation;
+    if (activation.kind != ActivationKind::xielu) return activation;
+    if (!settings.activations.empty()) return settings.activations[static_cast<std::size_t>(layer)];
+    const std::vector<float> stored = floats(names.weights(Role::activation, layer));
+    return stored_xielu(stored.at(0), stored.at(1), stored.at(2), stored.at(3));
+  }
+
+  WeightPlace place_of(Role role, int layer) const {
+    const ModelConfig& shape = checkpoint.config();
+    return {.product =
+                detail::adapted_product(role).value_or(AdaptedProduct::embedding),  // its step also looks up positions
+            .layer = layer,
+            .layers = shape.layers,
+            .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings,
+            .heads = {.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
+            .norm = shape.qk_norm,
+            .summed = !norms_outputs(shape.order) && !shape.inner_norms};
   }
 
   /// Orders the rows of a fused matrix as q, k, v.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -39,9 +40,17 @@ struct ModelWeights {
     Matrix out;        // [embedding, hidden]
   };
 
+  /// Of the layers' own inputs.
+  struct LayerInputs {
+    Matrix table;           // [vocab, layers * width]
+    Matrix from_embedding;  // [layers * width, hidden]
+    Vector norm;            // [width]
+  };
+
   std::shared_ptr<const Checkpoint> checkpoint;  // matrices may refer to its mapped bytes
   Matrix embedding;                              // [vocab, hidden] or [vocab, embedding]
   std::optional<Projection> projection;
+  std::optional<LayerInputs> inputs;
   Vector positions;             // [context + offset, hidden], or empty
   NormWeights<B> final_norm;    // [hidden]
   Vector head_bias;             // [vocab] or empty
@@ -75,6 +84,12 @@ struct ModelWeights {
     if (reader.whole_head && shape.embedding == 0 && reader.names.biases(Role::head).empty()) {
       head_rows.emplace(std::move(*reader.whole_head), head_tokens, settings.logit_cap);
     }
+    if (shape.shapes.inputs != 0) {
+      inputs = LayerInputs{.table = reader.pack(Role::input_table),
+                           .from_embedding = reader.pack_step(Role::input_from_embedding),
+                           .norm = reader.vector(reader.names.weights(Role::input_norm), 1 / std::sqrt(2.0f))};
+      reader.step_bytes += inputs->table.bytes() / shape.vocab;
+    }
     // Scaling the final norm scales the logits if the head has no bias.
     final_norm = reader.norm(Role::final_norm, 0, settings.logit_scale);
     for (int l = 0; l < shape.layers; ++l) {
@@ -102,11 +117,11 @@ struct ModelWeights {
     if (shape.positions == Positions::rope) {
       for (const bool beyond : {false, true}) {
         if (beyond && settings.rope_scaling.kind != RopeScaling::Kind::longrope) break;
-        const auto frequencies = inverse_frequencies(shape.rotary_dim(), settings, beyond);
+        const auto frequencies = inverse_frequencies(unwindowed_rotary_dim(shape, settings), settings, beyond);
         inverse_frequency[beyond] = device.upload(frequencies.data(), frequencies.size());
       }
       if (settings.has_two_ropes()) {
-        const auto frequencies = windowed_frequencies(shape.rotary_dim(), settings);
+        const auto frequencies = windowed_frequencies(shape.rotary_dim(), settings);  // no wide heads have the window
         windowed_frequency = device.upload(frequencies.data(), frequencies.size());
       }
     }

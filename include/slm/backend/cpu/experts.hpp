@@ -18,11 +18,16 @@ namespace slm { inline namespace v0_1 { namespace backend::cpu {
 class ExpertProducts : protected AdaptedProducts {
  public:
   template <class Matrix, class Router>
-  void add_mixture(View<float, 2> x, Norm norm, const Mixture<Matrix, Router>& mixture, float factor = 1) {
+  void add_mixture(View<const float, 2> x, Norm norm, const Mixture<Matrix, Router>& mixture, View<float, 2> to,
+                   float factor = 1) {
     const std::int64_t rows = x.extent(0), hidden = x.extent(1);
     const View<float, 2> normed = view_of(scratch().normed, rows, hidden);
-    each_row(rows, hidden, [&](std::int64_t r) { kernels().normalize(norm, x.row(r), hidden, normed.row(r)); });
+    const auto normalize = [&](const Norm& by) {
+      each_row(rows, hidden, [&](std::int64_t r) { kernels().normalize(by, x.row(r), hidden, normed.row(r)); });
+    };
+    normalize(mixture.router_norm.value_or(norm));
     route(mixture, normed);
+    if (mixture.router_norm) normalize(norm);
     scratch().group(static_cast<int>(mixture.experts.size()));
     const View<float, 2> gathered =
         view_of(scratch().gathered, static_cast<std::int64_t>(scratch().places.size()), hidden);
@@ -33,14 +38,15 @@ class ExpertProducts : protected AdaptedProducts {
     run_gates(mixture, gathered, rows == 1);
     run_downs(mixture, gathered);
     each_row(rows, hidden * of_row, [&](std::int64_t r) {
-      float *const sum = normed.row(r), *const to = x.row(r);
+      float *const sum = normed.row(r), *const added = to.row(r);
       std::fill_n(sum, hidden, 0.0f);
       for (int j = 0; j < of_row; ++j) {
         const float* const result = gathered.row(place_of(r, j, of_row));
         const float weight = scratch().choices[static_cast<std::size_t>(r * of_row + j)].weight;
         for (std::int64_t i = 0; i < hidden; ++i) sum[i] += weight * result[i];
       }
-      for (std::int64_t i = 0; i < hidden; ++i) to[i] += factor * sum[i];
+      if (mixture.output_norm.kind != NormKind::none) kernels().normalize(mixture.output_norm, sum, hidden, sum);
+      for (std::int64_t i = 0; i < hidden; ++i) added[i] += factor * sum[i];
     });
   }
 

@@ -64,6 +64,7 @@ class CpuStep : private cpu::ExpertProducts {
            QkvShaping shaping = {}) {
     // A scale covers a whole head.
     if (rope.rotating(heads.dim) != heads.dim || rope.pairs || shaping.norm != QkNorm::none ||
+        qkv_parts(linear.weight.out, heads) != 3 || shaping.value.kind != NormKind::none ||
         plan_.format == KvFormat::int8) {
       return qkv_in_two_passes(x, norm, linear, rope, heads, layer, q, shaping);
     }
@@ -117,8 +118,8 @@ class CpuStep : private cpu::ExpertProducts {
     const RopeTable::Angles angles = half > 0 ? state_->rope.angles(plan_, rope, half) : RopeTable::Angles{};
     const double nanoseconds = 8.0 * static_cast<double>(projected.size()) / bytes_per_ns;
     run(static_cast<int>(projected.extent(0)), nanoseconds, [&](std::uint32_t r, int) {
-      cpu::finish_qkv_row(*state_->kernels, projected.row(r), plan_, static_cast<int>(r), rope, angles, heads, layer, q,
-                          shaping);
+      cpu::finish_qkv_row(*state_->kernels, projected.row(r), projected.extent(1), plan_, static_cast<int>(r), rope,
+                          angles, heads, layer, q, shaping);
     });
   }
 
@@ -227,6 +228,14 @@ class CpuStep : private cpu::ExpertProducts {
       float* const to = x.row(r);
       const float* const from = gate.row(r);
       for (std::int64_t i = 0; i < x.extent(1); ++i) to[i] *= recurrent::sigmoid(from[i]);
+    });
+  }
+
+  void multiply_rows(Rows x, ConstRows factors) {
+    each_row(x, [&](std::int64_t r) {
+      float* const to = x.row(r);
+      const float* const from = factors.row(r);
+      for (std::int64_t i = 0; i < x.extent(1); ++i) to[i] *= from[i];
     });
   }
 

@@ -110,17 +110,17 @@ inline void rotate_pairs(const CommonKernels& kernels, const float* cosine, cons
   for (int i = 0; i < half; ++i) x[2 * i] = first[i], x[2 * i + 1] = second[i];
 }
 
-/// Applies clip, norms and the rotation of each head to row r of the projections [q | k | v], then stores it in q and
-/// the cache. Modifies the projections.
-inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepPlan& plan, int r, const Rope& rope,
-                           RopeTable::Angles angles, Heads heads, KvLayer layer, View<float, 2> q,
+/// Applies clip, norms and the rotation of each head to row r of the projections [q | k | v], of `width` numbers, then
+/// stores it in q and the cache. Modifies the projections.
+inline void finish_qkv_row(const CommonKernels& kernels, float* row, std::int64_t width, const StepPlan& plan, int r,
+                           const Rope& rope, RopeTable::Angles angles, Heads heads, KvLayer layer, View<float, 2> q,
                            const QkvShaping& shaping) {
   const int half = rope.rotating(heads.dim) / 2;
   const float* cosine = angles.cosine + std::int64_t{r} * half;
   const float* sine = angles.sine + std::int64_t{r} * half;
   const PlanRow& place = plan.rows[static_cast<std::size_t>(r)];
   const int clipped = shaping.clips_normed ? (heads.query + heads.kv) * heads.dim : 0;
-  if (shaping.clip != 0) kernels.clip(row + clipped, (heads.query + 2 * heads.kv) * heads.dim - clipped, shaping.clip);
+  if (shaping.clip != 0) kernels.clip(row + clipped, static_cast<int>(width) - clipped, shaping.clip);
   const auto finish = [&](float* heads_of_row, int count, const Norm& norm) {
     if (shaping.norm == QkNorm::whole) {
       kernels.normalize(norm, heads_of_row, std::int64_t{count} * heads.dim, heads_of_row);
@@ -141,10 +141,18 @@ inline void finish_qkv_row(const CommonKernels& kernels, float* row, const StepP
   };
   finish(row, heads.query, shaping.query);
   std::copy_n(row, std::int64_t{heads.query} * heads.dim, q.row(r));
+  const int parts = qkv_parts(width, heads);
+  if (parts == 1) return;
   row += std::int64_t{heads.query} * heads.dim;
+  const float* values = parts == 3 ? row + std::int64_t{heads.kv} * heads.dim : row;
+  for (int h = 0; h < heads.kv; ++h, values += heads.dim) {
+    float normed[1024];  // head_dim is at most 1024
+    const bool norms = shaping.value.kind != NormKind::none;
+    if (norms) kernels.normalize(shaping.value, values, heads.dim, normed);
+    kv_row(plan, place.sequence, layer.kind, layer.values, heads.dim, h, place.position).put(norms ? normed : values);
+  }
   finish(row, heads.kv, shaping.key);
   put(row, layer.keys);
-  put(row + std::int64_t{heads.kv} * heads.dim, layer.values);
 }
 
 }}}

@@ -11,12 +11,13 @@
 
 namespace slm { inline namespace v0_1 { namespace backend::reference {
 
-/// x [hidden] += factor * mixture(row), where row is norm(x). product(weight, bias, row) returns weight . row + bias.
+/// to [hidden] += factor * mixture(row), where row is norm(x), and routed the router's input. product(weight, bias,
+/// row) returns weight . row + bias.
 template <class Matrix, class Router, class Product>
-void add_experts(const Mixture<Matrix, Router>& mixture, const std::vector<float>& row, float factor, float* x,
-                 Product product) {
+void add_experts(const Mixture<Matrix, Router>& mixture, const std::vector<float>& row,
+                 const std::vector<float>& routed, float factor, float* to, Product product) {
   std::vector<Choice> choices(static_cast<std::size_t>(mixture.routing.chosen));
-  std::vector<float> logits = product(mixture.router, mixture.router_bias, row);
+  std::vector<float> logits = product(mixture.router, mixture.router_bias, routed);
   choose_experts(mixture.routing, logits, choices);
   if (mixture.has_shared()) choices.push_back({mixture.routing.experts, 1});
   if (mixture.shared_gate != nullptr) {
@@ -33,7 +34,8 @@ void add_experts(const Mixture<Matrix, Router>& mixture, const std::vector<float
     const std::vector<float> result = product(expert.down, expert.down_bias, gated);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += choice.weight * result[i];
   }
-  for (std::size_t i = 0; i < sum.size(); ++i) x[i] += factor * sum[i];
+  normalize_row(sum.data(), static_cast<std::int64_t>(sum.size()), mixture.output_norm, sum.data());
+  for (std::size_t i = 0; i < sum.size(); ++i) to[i] += factor * sum[i];
 }
 
 }}}

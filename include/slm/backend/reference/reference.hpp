@@ -86,6 +86,7 @@ class ReferenceStep {
 
   /// Finishes qkv after its product. Modifies the projections [rows, q | k | v].
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
+    const int parts = qkv_parts(projected.extent(1), heads);
     for (int r = 0; r < rows(); ++r) {
       const PlanRow& row = at(r);
       const float* frequencies = rope.inverse_frequency[sequence_of(row).rope];
@@ -95,12 +96,17 @@ class ReferenceStep {
         source[i] = std::clamp(source[i], -shaping.clip, shaping.clip);
       reference::shape_heads(source, heads.query, heads.dim, shaping, shaping.query, rope, frequencies, row.position);
       std::copy_n(source, heads.query * heads.dim, q.row(r));
+      if (parts == 1) continue;
       source += heads.query * heads.dim;
+      const float* const values = parts == 3 ? source + heads.kv * heads.dim : source;
+      std::vector<float> value(static_cast<std::size_t>(heads.dim));
+      for (int h = 0; h < heads.kv; ++h) {
+        reference::normalize_row(values + h * heads.dim, heads.dim, shaping.value, value.data());
+        kv_row(plan_, row.sequence, layer.kind, layer.values, heads.dim, h, row.position).put(value.data());
+      }
       reference::shape_heads(source, heads.kv, heads.dim, shaping, shaping.key, rope, frequencies, row.position);
       for (int h = 0; h < heads.kv; ++h, source += heads.dim)
         kv_row(plan_, row.sequence, layer.kind, layer.keys, heads.dim, h, row.position).put(source);
-      for (int h = 0; h < heads.kv; ++h, source += heads.dim)
-        kv_row(plan_, row.sequence, layer.kind, layer.values, heads.dim, h, row.position).put(source);
     }
   }
 
@@ -180,14 +186,15 @@ class ReferenceStep {
   }
 
   template <class Matrix, class Router>
-  void add_mixture(Rows x, Norm norm, const Mixture<Matrix, Router>& mixture, float factor = 1) {
+  void add_mixture(ConstRows x, Norm norm, const Mixture<Matrix, Router>& mixture, Rows to, float factor = 1) {
     const auto product = [this](const auto& weight, const float* bias, const std::vector<float>& row) {
       return matmul(row, Linear{weight, bias});
     };
-    std::vector<float> row(static_cast<std::size_t>(x.extent(1)));
+    std::vector<float> row(static_cast<std::size_t>(x.extent(1))), routed = row;
     for (int r = 0; r < x.extent(0); ++r) {
       reference::normalize_row(x.row(r), x.extent(1), norm, row.data());
-      reference::add_experts(mixture, row, factor, x.row(r), product);
+      reference::normalize_row(x.row(r), x.extent(1), mixture.router_norm.value_or(norm), routed.data());
+      reference::add_experts(mixture, row, routed, factor, to.row(r), product);
     }
   }
 
@@ -205,6 +212,12 @@ class ReferenceStep {
 
   void gate(Rows x, ConstRows gate) {
     for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] *= recurrent::sigmoid(gate.data[i]);
+  }
+
+  void multiply_rows(Rows x, ConstRows factors) {
+    for (std::int64_t r = 0; r < x.extent(0); ++r) {
+      for (std::int64_t i = 0; i < x.extent(1); ++i) x(r, i) *= factors(r, i);
+    }
   }
 
   void select(ConstRows x, Rows out) {
@@ -358,6 +371,6 @@ class Reference {
   ReferenceStep begin(const StepPlan& plan) { return ReferenceStep(plan); }
 };
 
-static_assert(Backend<Reference> && RecurrentStep<ReferenceStep>);
+static_assert(Backend<Reference> && RecurrentStep<ReferenceStep> && ShapesLayers<ReferenceStep>);
 
 }}}
