@@ -22,6 +22,7 @@ MODULES = {
     "backend": {"core", "lm", "formats", "ranks"},
     "model": {"core", "lm", "config", "formats", "io", "ranks", "backend"},
     "decode": {"core", "lm"},
+    "chat": {"core", "lm", "config", "formats", "io", "text", "decode", "grammar"},
     "engine": {"core", "lm", "decode"},
     "awq": {"core", "lm", "config", "io", "text", "formats", "ranks", "backend", "model"},
 }
@@ -39,7 +40,7 @@ FOLDERS = {
 KERNEL_MODULES = {"core", "formats", "ranks", "backend"}
 NOT_IN_KERNELS = {"iostream", "regex", "filesystem", "random"}
 # everywhere: modules that read files may parse JSON, decoders may not
-JSON_MODULES = {"config", "io", "text", "model", "awq"}
+JSON_MODULES = {"config", "io", "text", "model", "awq", "chat"}
 
 # files that may name a compiler or an architecture
 PLATFORM_FILES = re.compile(

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/call_grammar.hpp"
 #include "serve/api/calling_server.hpp"
+#include "slm/chat/answer_grammar.hpp"
 #include "slm/io/json.hpp"
 #include "support/templates.hpp"
 
@@ -100,9 +100,9 @@ TEST_CASE("a template without calls in JSON refuses to require one") {
   const slm::ChatTemplate form = slm::ChatTemplate::parse(
       R"({{ tools }}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>)"
       R"(<function={{ c.function.name }}>{% endfor %}{% endfor %})");
-  CHECK_FALSE(serve::CallForm::of(cli::make_chat_format(form, {}, server.model.tokenizer)));
+  CHECK_FALSE(slm::CallForm::of(form, slm::AnswerFormat::of(form)));
   const slm::ChatTemplate none = slm::ChatTemplate::parse("{% for m in messages %}{{ m.content }}{% endfor %}");
-  CHECK_FALSE(serve::CallForm::of(cli::make_chat_format(none, {}, server.model.tokenizer)));
+  CHECK_FALSE(slm::CallForm::of(none, slm::AnswerFormat::of(none)));
 }
 
 TEST_CASE("a wrong schema of a tool is refused where calls are required") {
@@ -117,22 +117,23 @@ TEST_CASE("a wrong schema of a tool is refused where calls are required") {
 
 TEST_CASE("the calls of published templates are read back", "[chat]") {
   SLM_SKIP_WITHOUT(slm::testing::published_template("SOURCE.txt"), "the folder chat_templates");
-  const auto tokenizer = slm::Tokenizer::from(SLM_SOURCE_DIR "/examples/demo_pair/target");
   int found = 0;
   for (const auto& example : slm::testing::template_cases("features.json")) {
     const std::string file = example["template"];
     CAPTURE(file);
     const slm::ChatTemplate form = slm::ChatTemplate::parse(
         slm::testing::file_text(slm::testing::published_template(file)), {{"bos_token", "<s>"}, {"eos_token", "</s>"}});
-    const cli::ChatFormat format = cli::make_chat_format(form, {}, tokenizer);
-    const auto calls = serve::CallForm::of(format);
+    const slm::AnswerFormat format = slm::AnswerFormat::of(form);
+    const auto calls = slm::CallForm::of(form, format);
     if (!calls) continue;
     ++found;
-    const std::string tools = R"([{"type": "function", "function": {"name": "fq7z", "parameters": {"type": "object",
-        "properties": {"kq7z": {"type": "string"}}, "required": ["kq7z"]}}}])";
-    const std::string text = longest_in(calls->call(tools, ""), form.features().call_text);
+    const std::string schema =
+        R"({"type": "object", "properties": {"kq7z": {"type": "string"}}, "required": ["kq7z"]})";
+    const std::string tools = R"([{"type": "function", "function": {"name": "fq7z", "parameters": )" + schema + "}}]";
+    const slm::CallSignature tool{"fq7z", schema};
+    const std::string text = longest_in(calls->call({&tool, 1}), form.features().call_text);
     CAPTURE(form.features().call_text, text);
-    const slm::ParsedAnswer answer = slm::parse_answer(text, format.answer, {.tools = tools});
+    const slm::ParsedAnswer answer = slm::parse_answer(text, format, {.tools = tools});
     CHECK(answer.content.empty());
     REQUIRE(answer.calls.size() == 1);
     CHECK(answer.calls[0].name == "fq7z");

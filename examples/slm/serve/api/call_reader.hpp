@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/call_grammar.hpp"
+#include "slm/chat/answer_grammar.hpp"
 
 namespace serve {
 
@@ -16,7 +16,7 @@ namespace serve {
 class CallReader {
  public:
   /// Reasoning between the tags may precede the call. names: of the tools. begun: the text begins inside of reasoning.
-  CallReader(CallForm form, std::vector<std::string> names, std::string_view begin, std::string_view end, bool begun)
+  CallReader(slm::CallForm form, std::vector<std::string> names, std::string_view begin, std::string_view end, bool begun)
       : form_(std::move(form)), names_(std::move(names)), begin_(begin), end_(end), reasons_(begun) {}
 
   void push(std::string_view piece) {
@@ -75,7 +75,7 @@ class CallReader {
     text_.clear();
   }
 
-  const CallForm form_;
+  const slm::CallForm form_;
   const std::vector<std::string> names_;
   const std::string begin_, end_;
   const bool reasons_;

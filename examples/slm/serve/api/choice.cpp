@@ -53,7 +53,7 @@ Choice::Choice(const ServedModel& model, const TextRequest& request, std::size_t
   if (request.tools.choice != ToolChoice::required) return;
   const slm::AnswerFormat& format = model.chat->answer;
   const bool reasons = request.reasoning != Reasoning::none;
-  if (auto form = CallForm::of(*model.chat)) {
+  if (auto form = slm::CallForm::of(model.chat->form, format)) {
     call_.emplace(std::move(*form), request.tools.names, reasons ? format.reasoning_begin() : std::string_view{},
                   format.reasoning_end(), reasons_);
   }

@@ -1,7 +1,6 @@
 // ConstraintCache: the constraints of recent answers, so that a grammar that returns is compiled once.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <list>
@@ -14,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "slm/chat/answer_grammar.hpp"
 #include "slm/decode/output_constraint.hpp"
 #include "slm/grammar.hpp"
 #include "slm/text/tokenizer.hpp"
@@ -37,7 +37,7 @@ class ConstraintCache {
         recent_.splice(recent_.begin(), recent_, found->second);
         return recent_.front().constraint;
       }
-      if (!tokens) tokens = tags.empty() ? slm::TokenTrie(tokenizer) : tagged(tokenizer, tags);
+      if (!tokens) tokens = slm::tokens_with_tags(tokenizer, tags);
     }
     slm::ConstraintRef made = make(*tokens);  // other requests need not wait
     const std::lock_guard lock(mutex_);
@@ -61,16 +61,6 @@ class ConstraintCache {
     std::string key;
     slm::ConstraintRef constraint;
   };
-
-  static slm::TokenTrie tagged(const slm::Tokenizer& tokenizer, std::span<const slm::Token> tags) {
-    std::vector<std::string> bytes(static_cast<std::size_t>(tokenizer.vocab()));
-    for (std::size_t id = 0; id < bytes.size(); ++id) {
-      const auto token = static_cast<slm::Token>(id);
-      const bool is_text = !tokenizer.is_special(token) || std::find(tags.begin(), tags.end(), token) != tags.end();
-      if (tokenizer.is_token(token) && is_text) bytes[id] = tokenizer.bytes(token);
-    }
-    return slm::TokenTrie(bytes);
-  }
 
   const std::size_t most_;
   mutable std::mutex mutex_;

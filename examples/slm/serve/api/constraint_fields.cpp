@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "api/auto_calls.hpp"
-#include "api/call_grammar.hpp"
+#include "api/json_source.hpp"
+#include "slm/chat/answer_grammar.hpp"
 
 namespace serve {
 
@@ -199,17 +200,31 @@ slm::ConstraintRef constraint_of(const KeyedGrammar& grammar, const ServedModel&
   }
 }
 
+/// The tools of a JSON list; named: only this one, unless it is empty.
+std::vector<slm::CallSignature> signatures_of(std::string_view list, std::string_view named) {
+  std::vector<slm::CallSignature> signatures;
+  JsonSource(list).each_item([&](std::string_view tool) {
+    const std::string_view function = JsonSource(tool).member("function");
+    std::string name = slm::Json::parse(JsonSource(function).member("name")).get<std::string>();
+    if (!named.empty() && name != named) return;
+    signatures.push_back({std::move(name), std::string(JsonSource(function).member("parameters"))});
+  });
+  return signatures;
+}
+
 /// The answer must be a call, or may be one beside the texts of a grammar.
 std::optional<KeyedGrammar> with_calls(std::optional<KeyedGrammar> texts, const ServedModel& model,
                                        const ToolFields& tools) {
   const bool required = tools.choice == ToolChoice::required;
   if (tools.list.empty() || (!required && !texts)) return texts;
-  const std::optional<CallForm> form = CallForm::of(*model.chat);
+  const std::optional<slm::CallForm> form = slm::CallForm::of(model.chat->form, model.chat->answer);
   if (!form && required) {
     throw unsupported("tool_choice", "A required call", "this model does not write the arguments of calls in JSON");
   }
   if (!form) return texts;
-  const auto call = [form = *form, list = tools.list, named = tools.named] { return form.call(list, named); };
+  const auto call = [form = *form, list = tools.list, named = tools.named] {
+    return form.call(signatures_of(list, named));
+  };
   std::string key = slm::text("call ", tools.named, ' ', tools.list);
   if (required) return KeyedGrammar{std::move(key), "tools", call};
   return KeyedGrammar{slm::text(key, " or ", texts->key), texts->field, [compile = texts->compile, call] {
@@ -219,24 +234,16 @@ std::optional<KeyedGrammar> with_calls(std::optional<KeyedGrammar> texts, const 
 }
 
 /// The grammar behind the reasoning of the answer.
-KeyedGrammar behind_reasoning(const KeyedGrammar& grammar, const slm::AnswerFormat& format, bool begun) {
-  return {slm::text(begun ? "begun " : "possible ", grammar.key), grammar.field,
-          [compile = grammar.compile, begin = std::string(format.reasoning_begin()),
-           end = std::string(format.reasoning_end()), begun] {
-            const slm::Grammar content = compile();
-            std::vector<slm::Grammar> parts{slm::Grammar::through(end), slm::Grammar::regex("\\n{0,2}"), content};
-            if (begun) return slm::Grammar::sequence(parts);
-            const std::vector<std::string> opening{begin};
-            parts.insert(parts.begin(), slm::Grammar::choice(opening));
-            const slm::Grammar forms[]{slm::Grammar::sequence(parts), content};
-            return slm::Grammar::any_of(forms);
-          }};
+KeyedGrammar behind_reasoning(const KeyedGrammar& grammar, const slm::AnswerFormat& format, Reasoning reasoning) {
+  return {
+      slm::text(reasoning == Reasoning::begun ? "begun " : "possible ", grammar.key), grammar.field,
+      [compile = grammar.compile, format, reasoning] { return slm::behind_reasoning(compile(), format, reasoning); }};
 }
 
 /// The constraint of a chat whose answer may have calls beside any text; null: the form of the calls is not JSON
 /// between tags.
 slm::ConstraintRef read_auto_calls(const ServedModel& model, const ToolFields& tools, Reasoning reasoning) {
-  const std::optional<CallForm> form = CallForm::of(*model.chat);
+  const std::optional<slm::CallForm> form = slm::CallForm::of(model.chat->form, model.chat->answer);
   if (!form || form->opening().empty()) return nullptr;
   CallTags tags{.opening = form->opening()};
   if (reasoning != Reasoning::none) {
@@ -248,7 +255,7 @@ slm::ConstraintRef read_auto_calls(const ServedModel& model, const ToolFields& t
   return model.constraints->get(key, model.tokenizer, model.chat->tags,
                                 [&](const slm::TokenTrie& tokens) -> slm::ConstraintRef {
                                   try {
-                                    const slm::Grammar call = form->call_behind_opening(tools.list);
+                                    const slm::Grammar call = form->call_behind_opening(signatures_of(tools.list, {}));
                                     return auto_calls(tags, slm::constrain(call, tokens), tokens);
                                   } catch (const slm::Error&) {
                                     return nullptr;  // the grammar exceeds a limit
@@ -272,7 +279,7 @@ slm::ConstraintRef read_chat_constraint(const Fields& fields, const ServedModel&
   }
   const bool has_tags = reasoning != Reasoning::none || !tools.list.empty();
   if (reasoning != Reasoning::none) {
-    grammar = behind_reasoning(*grammar, model.chat->answer, reasoning == Reasoning::begun);
+    grammar = behind_reasoning(*grammar, model.chat->answer, reasoning);
   }
   const std::vector<slm::Token> none;
   return constraint_of(*grammar, model, has_tags ? model.chat->tags : none);

@@ -122,17 +122,6 @@ std::string read_kwargs(const Fields& fields, const cli::ChatFormat& format) {
   return kwargs;
 }
 
-/// How an answer to the prompt begins.
-Reasoning reasoning_behind(const slm::jinja::Rendered& prompt, const cli::ChatFormat& format) {
-  const std::string_view end = format.answer.reasoning_end();
-  if (end.empty()) return Reasoning::none;
-  if (format.answer.begins_in_reasoning(prompt)) return Reasoning::begun;
-  if (!format.opens_reasoning) return Reasoning::none;
-  std::string_view text = prompt.text;
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\n')) text.remove_suffix(1);
-  return text.ends_with(end) ? Reasoning::none : Reasoning::possible;
-}
-
 /// Whether the answer's reasoning is separated from its content.
 bool read_reasoning_format(const Fields& fields, const ToolFields& tools) {
   const std::string format = fields.string("reasoning_format", "auto");
@@ -253,7 +242,7 @@ ChatPrompt read_messages(const Fields& fields, const ServedModel& model, const T
   try {
     const slm::ChatTemplate& form = model.chat->form;
     const slm::jinja::Rendered prompt = form.render(messages, options);
-    return {form.encode(model.tokenizer, prompt), reasoning_behind(prompt, *model.chat), prompt.text};
+    return {form.encode(model.tokenizer, prompt), model.chat->reasoning_after(prompt), prompt.text};
   } catch (const slm::Error& error) {
     throw refused_by(error).of(error.id() == "chat.no-tools" ? "tools" : "messages");
   }

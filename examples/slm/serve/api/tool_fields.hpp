@@ -5,15 +5,11 @@
 #include <vector>
 
 #include "api/fields.hpp"
+#include "slm/chat/format.hpp"
 
 namespace serve {
 
-/// How a chat's answer begins.
-enum class Reasoning {
-  none,      // with its content
-  begun,     // inside of the reasoning that the template has begun
-  possible,  // with reasoning, if the model writes its tag
-};
+using slm::Reasoning;
 
 enum class ToolChoice { none, automatic, required };
 
