@@ -25,7 +25,7 @@ class ArithmeticProbe {
  private:
   static constexpr int steps = 400'000, sums = 8, lanes = 16;  // enough sums to hide the latency of one
 
-#if defined(__x86_64__) && !defined(__clang__)
+#if defined(__x86_64__) && !defined(__clang__) && !defined(_WIN32)
   __attribute__((target_clones("avx512f", "fma", "default")))
 #endif
   static float

@@ -15,8 +15,8 @@ namespace slm::bench {
 /// Sums a private buffer much larger than the caches, with wide vectors and four streams per thread.
 class BandwidthProbe {
  public:
-  explicit BandwidthProbe(int threads) : pool_(threads), buffer_(bytes / sizeof(std::uint64_t)) {
-    madvise(buffer_.data(), bytes, MADV_HUGEPAGE);
+  explicit BandwidthProbe(int threads)
+      : pool_(threads), buffer_(bytes / sizeof(std::uint64_t), backend::PageSize::huge) {
     std::fill_n(buffer_.data(), buffer_.size(), 1u);
   }
 
@@ -34,7 +34,7 @@ class BandwidthProbe {
  private:
   static constexpr std::size_t bytes = std::size_t{224} << 20;
 
-#if defined(__x86_64__) && !defined(__clang__)
+#if defined(__x86_64__) && !defined(__clang__) && !defined(_WIN32)
   __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
   static std::uint64_t

@@ -52,7 +52,7 @@ bool parse_ids(std::string_view text, std::vector<slm::Token>& ids) {
   }
 }
 
-std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<const char* const> words) {
+std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<const std::string> words) {
   const CLI::App* at = &program;
   std::string path = program.get_name();
   for (const std::string_view word : words) {

@@ -1,66 +1,14 @@
 // slm chat: a conversation on the terminal, or with a file of questions, one per line.
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <iostream>
 #include <memory>
 
 #include "cli.hpp"
+#include "tools/cli/interrupts.hpp"
+#include "tools/cli/system.hpp"
 
 namespace cli {
 
 namespace {
-
-// State that the signal handler accesses.
-volatile std::sig_atomic_t interrupts = 0;  // number since the last question
-int wake_up = -1;                           // the handler writes to it, which ends a blocking read
-
-extern "C" void on_interrupt(int) {
-  const int kept = errno;
-  interrupts = interrupts + 1;
-  // After two ignored interrupts, the third ends the program.
-  if (interrupts >= 3) std::signal(SIGINT, SIG_DFL);
-  [[maybe_unused]] const auto written = write(wake_up, "!", 1);
-  errno = kept;
-}
-
-/// While it lives, Ctrl-C is counted instead of ending the program.
-class InterruptGuard {
- public:
-  InterruptGuard() {
-    if (pipe2(ends_, O_NONBLOCK | O_CLOEXEC) != 0) {
-      throw slm::Error("cli.no-pipe", slm::text("could not open a pipe: ", std::strerror(errno)),
-                       "Close some files, or raise the limit of open files");
-    }
-    wake_up = ends_[1];
-    interrupts = 0;
-    struct sigaction action = {};
-    action.sa_handler = on_interrupt;
-    sigaction(SIGINT, &action, &before_);
-  }
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
-  ~InterruptGuard() {
-    sigaction(SIGINT, &before_, nullptr);
-    close(ends_[0]);
-    close(ends_[1]);
-  }
-
-  int descriptor() const { return ends_[0]; }
-
-  /// Clears pending wake-ups.
-  void drain() const {
-    char bytes[64];
-    while (read(ends_[0], bytes, sizeof bytes) > 0) continue;
-  }
-
- private:
-  int ends_[2];
-  struct sigaction before_ = {};
-};
 
 /// Reads standard input line by line, and detects Ctrl-C meanwhile.
 class LineReader {
@@ -88,26 +36,13 @@ class LineReader {
         throw slm::Error("cli.long-line", slm::text("a line of the input has more than ", longest, " bytes"),
                          "Write one message per line");
       }
-      pollfd sources[2] = {{STDIN_FILENO, POLLIN, 0}, {guard.descriptor(), POLLIN, 0}};
-      if (poll(sources, 2, -1) < 0 && errno != EINTR) fail();
-      if (sources[1].revents != 0 || interrupts != 0) {
-        guard.drain();
-        return Event::interrupt;
-      }
-      if (sources[0].revents == 0) continue;
-      char piece[1 << 12];
-      const auto count = read(STDIN_FILENO, piece, sizeof piece);
-      if (count < 0 && errno != EINTR && errno != EAGAIN) fail();
-      if (count == 0) ended_ = true;
-      if (count > 0) held_.append(piece, static_cast<std::size_t>(count));
+      const InterruptGuard::Input input = guard.read(held_);
+      if (input == InterruptGuard::Input::interrupt) return Event::interrupt;
+      ended_ = input == InterruptGuard::Input::end;
     }
   }
 
  private:
-  [[noreturn]] static void fail() {
-    throw slm::Error("cli.input-failed", "standard input could not be read", "Pipe a text or name a file");
-  }
-
   std::string held_;
   std::size_t searched_ = 0;  // bytes of held_ without a newline
   bool ended_ = false;
@@ -125,7 +60,7 @@ class Conversation {
   Conversation(const ConversationOptions& options, const slm::ChatTemplate& form)
       : options_(options),
         generator_(make_generator(options.decoding)),
-        tokenizer_(slm::Tokenizer::from(options.decoding.target)),
+        tokenizer_(slm::Tokenizer::from(slm::path_of(options.decoding.target))),
         format_(make_chat_format(form, options.chat, tokenizer_)),
         sampling_(generator_.sampling),
         stops_(options.decoding.stops) {
@@ -208,8 +143,8 @@ class Conversation {
 };
 
 void chat(const ConversationOptions& options) {
-  const bool interactive = isatty(STDIN_FILENO) == 1;
-  const bool prompts = interactive && isatty(STDOUT_FILENO) == 1 && !options.json;
+  const bool interactive = is_terminal(stdin);
+  const bool prompts = interactive && is_terminal(stdout) && !options.json;
   const slm::ChatTemplate form = choose_template(options.chat, options.decoding.target);
   if (form.is_guessed()) std::cerr << guess_notice(form) << '\n';
   Conversation conversation(options, form);

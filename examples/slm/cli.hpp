@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "drafting.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/fwd.hpp"
 #include "slm/speculative.hpp"
 #include "tools/cli/chat_format.hpp"
@@ -41,7 +42,7 @@ CLI::Option& add_whole_number(CLI::App& command, const std::string& name, std::u
 /// Parses "1,5,7"; returns false for anything else.
 bool parse_ids(std::string_view text, std::vector<slm::Token>& ids);
 /// The error if a word in the position of a command is not a command.
-std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<const char* const> words);
+std::optional<slm::Error> unknown_command(const CLI::App& program, std::span<const std::string> words);
 
 /// A sink that collects the streamed ids until *interrupted is not zero.
 struct Collector {

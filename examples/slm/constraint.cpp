@@ -48,7 +48,7 @@ slm::ConstraintRef make_constraint(const ConstraintOptions& options, const std::
     }
     return slm::Grammar::choice(texts);
   };
-  return slm::constrain(grammar(), slm::TokenTrie(slm::Tokenizer::from(tokenizer)));
+  return slm::constrain(grammar(), slm::TokenTrie(slm::Tokenizer::from(slm::path_of(tokenizer))));
 }
 
 }  // namespace cli

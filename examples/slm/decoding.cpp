@@ -30,10 +30,10 @@ void add_decoder(Generator& made, const DecodingOptions& options, slm::Drafter d
       slm::Batch batch;  // the answer's last token is not in the sequence yet
       batch.add(text, decoder->history().subspan(static_cast<std::size_t>(text.length())));
       decoder->target().forward(batch);
-      slm::write_file_whole(path, [&](std::ostream& file) { text.save(file); });
+      slm::write_file_whole(slm::path_of(path), [&](std::ostream& file) { text.save(file); });
     };
     made.resume = [decoder, adapter = made.adapter](const std::string& path) {
-      std::ifstream file(path, std::ios::binary);
+      std::ifstream file(slm::path_of(path), std::ios::binary);
       if (!file) {
         throw slm::Error("cli.unreadable-file", slm::text("'", path, "' could not be read"),
                          "Check the path and its permissions");
@@ -97,7 +97,7 @@ Generator make_generator(const DecodingOptions& options) {
   slm::Sampling sampling = options.sampling;
   if (options.generation_config) sampling = with(sampling, target.info().sampling);
   Generator made{.target = target.info(), .sampling = with(sampling, options.named)};
-  if (!options.adapter.empty()) made.adapter = slm::load_adapter(options.adapter, target);
+  if (!options.adapter.empty()) made.adapter = slm::load_adapter(slm::path_of(options.adapter), target);
   made.constraint = std::move(constraint);
   slm::Drafter drafter = make_drafter(options.drafting, loader, target.info(), options.target);
   add_decoder(made, options, std::move(drafter), std::move(target));

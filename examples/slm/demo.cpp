@@ -33,7 +33,7 @@ std::vector<std::string> read_prompts(const DemoOptions& options) {
   if (!options.prompt_file.empty()) return {read_file(options.prompt_file)};
   std::vector<std::filesystem::path> files;
   std::error_code problem;
-  for (const auto& entry : std::filesystem::directory_iterator(options.pair + "/prompts", problem)) {
+  for (const auto& entry : std::filesystem::directory_iterator(slm::path_of(options.pair) / "prompts", problem)) {
     files.push_back(entry.path());
   }
   if (files.empty()) {
@@ -82,7 +82,7 @@ void demo_pair(const DemoOptions& options) {
   const std::string target_folder = options.pair + "/target" + kind;
   slm::AnyModel target = loader.load(target_folder);
   slm::AnyModel draft = loader.load_draft(options.pair + "/draft" + kind, target.info());
-  const auto tokenizer = slm::Tokenizer::from(target_folder);
+  const auto tokenizer = slm::Tokenizer::from(slm::path_of(target_folder));
 
   slm::Speculation speculation;
   speculation.draft_length = slm::draft_length::parse(options.draft_length);
@@ -108,7 +108,7 @@ void demo_model(const DemoOptions& options) {
   constexpr const char* program_beginning = "def fibonacci(n):\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n";
   Loader loader(options.models);
   slm::AnyModel target = loader.load(options.model);
-  const auto tokenizer = slm::Tokenizer::from(options.model);
+  const auto tokenizer = slm::Tokenizer::from(slm::path_of(options.model));
   slm::Sampling sampling{.max_new_tokens = options.max_new_tokens, .temperature = 0.0f};
   std::vector<std::string> texts{question, task};
   if (options.plain_text) texts = {text_beginning, program_beginning};
@@ -118,7 +118,7 @@ void demo_model(const DemoOptions& options) {
     sampling.ignore_end_tokens = true;
     for (const std::string& text : texts) prompts.push_back({text, tokenizer.encode(text)});
   } else {
-    const auto form = slm::ChatTemplate::from(options.model);
+    const auto form = slm::ChatTemplate::from(slm::path_of(options.model));
     for (const slm::Token token : form.stops(tokenizer).tokens) {
       if (token < target.info().vocab) sampling.stop_tokens.push_back(token);
     }

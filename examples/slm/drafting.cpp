@@ -44,7 +44,7 @@ slm::Drafter make_drafter(const DraftingOptions& options, Loader& loader, const 
   if (all || named("lookup")) {
     std::vector<slm::Token> library;
     if (!options.lookup_file.empty())
-      library = slm::Tokenizer::from(tokenizer).encode(read_text(options.lookup_file), false);
+      library = slm::Tokenizer::from(slm::path_of(tokenizer)).encode(read_text(options.lookup_file), false);
     drafter.add(slm::Lookup({}, library));
   }
   if (!options.draft.empty() && (all || named("model"))) drafter.add(loader.load_draft(options.draft, target));

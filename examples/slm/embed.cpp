@@ -39,7 +39,7 @@ std::vector<std::vector<slm::Token>> tokens_of(const EmbedOptions& options) {
     std::vector<std::string> texts = options.texts;
     if (!options.text_file.empty()) texts = {read_text(options.text_file)};
     if (!options.texts_file.empty()) texts = lines_of(read_text(options.texts_file));
-    const auto tokenizer = slm::Tokenizer::from(options.model);
+    const auto tokenizer = slm::Tokenizer::from(slm::path_of(options.model));
     for (const std::string& text : texts) tokens.push_back(tokenizer.encode(text));
   }
   for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -52,7 +52,7 @@ std::vector<std::vector<slm::Token>> tokens_of(const EmbedOptions& options) {
 
 void embed(const EmbedOptions& options) {
   const PoolingChoice choice =
-      options.pooling ? PoolingChoice{.pooling = *options.pooling} : choose_pooling(options.model);
+      options.pooling ? PoolingChoice{.pooling = *options.pooling} : choose_pooling(slm::path_of(options.model));
   const std::vector<std::vector<slm::Token>> texts = tokens_of(options);
   Loader loader(options.models);
   const slm::AnyModel model = loader.load(options.model);

@@ -18,7 +18,7 @@ void generate(const GenerateOptions& options) {
   if (!options.prompts.empty()) return generate_lines(options.decoding, options.prompts, options.sequential);
   const std::string text = options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
   const Generator generator = make_generator(options.decoding);
-  const auto tokenizer = slm::Tokenizer::from(options.decoding.target);
+  const auto tokenizer = slm::Tokenizer::from(slm::path_of(options.decoding.target));
   const std::vector<slm::Token> prompt =
       options.resume.empty() ? tokenizer.encode(text) : generator.resume(options.resume);
 

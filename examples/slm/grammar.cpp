@@ -89,7 +89,7 @@ void check_texts(const GrammarOptions& options) {
 
 void print_mask(const GrammarOptions& options) {
   const auto grammar = or_status(does_not_compile, [&] { return compiled(options); });
-  const slm::TokenTrie tokens(slm::Tokenizer::from(options.model), {});
+  const slm::TokenTrie tokens(slm::Tokenizer::from(slm::path_of(options.model)), {});
   slm::Constraint constraint(grammar);
   const std::string prefix = read_file(options.prefix_file);
   if (const std::size_t taken = constraint.advance(prefix); taken < prefix.size()) {

@@ -188,7 +188,8 @@ OrderedJson memory_of(const slm::Checkpoint& checkpoint, int sequences, int cont
 }
 
 OrderedJson describe(const std::string& folder, int sequences, int context) {
-  const slm::Checkpoint checkpoint(folder);
+  const std::filesystem::path path = slm::path_of(folder);
+  const slm::Checkpoint checkpoint(path);
   const slm::ModelConfig& config = checkpoint.config();
   const slm::ModelSettings& settings = checkpoint.settings();
   const Contents contents = contents_of(checkpoint);
@@ -242,7 +243,6 @@ OrderedJson describe(const std::string& folder, int sequences, int context) {
   }
   json["memory"] = memory_of(checkpoint, sequences, context);
   json["tokenizer_vocab"] = nullptr;
-  const std::filesystem::path path = folder;
   if (checkpoint.gguf() ? checkpoint.gguf()->fields().has("tokenizer.ggml.tokens")
                         : slm::file_exists(path / "tokenizer.json") || slm::file_exists(path / "tokenizer.model")) {
     json["tokenizer_vocab"] = slm::Tokenizer::from(path).vocab();

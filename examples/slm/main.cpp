@@ -1,6 +1,5 @@
 // slm: the command line program.
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -9,6 +8,7 @@
 #include "cli.hpp"
 #include "tools/cli/bench.hpp"
 #include "tools/cli/ranks.hpp"
+#include "tools/cli/system.hpp"
 
 namespace {
 
@@ -20,14 +20,11 @@ int fail(const slm::Error& error) {
   return failure;
 }
 
-int run(int count, char** arguments) try {
-  // Writing to a closed pipe then fails like any other write.
-  std::signal(SIGPIPE, SIG_IGN);
-  // So does a write beyond the process's file size limit.
-  std::signal(SIGXFSZ, SIG_IGN);
-
-  const std::string command = count > 1 ? arguments[1] : "";
-  cli::join_ranks(command == "bench" && count > 2 ? slm::text(command, " ", arguments[2]) : command);
+int run(int count, char** words) try {
+  std::vector<std::string> arguments = cli::begin_process(count, words);
+  if (!arguments.empty()) arguments.erase(arguments.begin());
+  const std::string command = arguments.empty() ? "" : arguments[0];
+  cli::join_ranks(command == "bench" && arguments.size() > 1 ? slm::text(command, " ", arguments[1]) : command);
   if (cli::rank() > 0) {
     cli::help_first_rank();
     return 0;
@@ -50,14 +47,17 @@ int run(int count, char** arguments) try {
   cli::add_perplexity(program);
   cli::add_quantize(program);
   cli::add_merge(program);
+#if SLM_HAS_BENCH
   cli::add_bench(program);
+#endif
 
-  if (const auto unknown = cli::unknown_command(program, {arguments + 1, arguments + std::max(count, 1)})) {
+  if (const auto unknown = cli::unknown_command(program, arguments)) {
     fail(*unknown);
     return wrong_usage;
   }
   try {
-    program.parse(count, arguments);
+    std::reverse(arguments.begin(), arguments.end());  // as the parser takes them
+    program.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     const bool answered = program.exit(error) == 0;  // --help, --version
     if (answered) cli::print("");
@@ -74,4 +74,4 @@ int run(int count, char** arguments) try {
 
 }  // namespace
 
-int main(int count, char** arguments) { return cli::leave_ranks(run(count, arguments)); }
+int main(int count, char** words) { return cli::leave_ranks(run(count, words)); }

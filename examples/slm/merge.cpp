@@ -20,8 +20,8 @@ struct MergeCommand {
 
 void merge(const MergeCommand& command) {
   ProgressBar bar("merging");
-  const slm::MergeReport report =
-      slm::merge_adapter(command.model, command.adapter, command.output, [&](double share) { bar(share); });
+  const slm::MergeReport report = slm::merge_adapter(slm::path_of(command.model), slm::path_of(command.adapter),
+                                                     slm::path_of(command.output), [&](double share) { bar(share); });
   if (command.json) {
     OrderedJson json;
     json["output"] = command.output;

@@ -22,7 +22,7 @@ struct PerplexityCommand {
 void measure(const PerplexityCommand& command) {
   Loader loader(command.models);
   slm::AnyModel model = loader.load(command.model);
-  std::vector<slm::Token> tokens = slm::Tokenizer::from(command.model).encode(read_text(command.text));
+  std::vector<slm::Token> tokens = slm::Tokenizer::from(slm::path_of(command.model)).encode(read_text(command.text));
   if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
 
   slm::PerplexityOptions options = command.options;

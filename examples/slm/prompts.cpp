@@ -72,7 +72,7 @@ class RequestReader {
   slm::AdapterRef adapter_of(const std::string& folder) {
     if (folder.empty()) return nullptr;
     slm::AdapterRef& adapter = adapters_[folder];
-    if (adapter == nullptr) adapter = slm::load_adapter(folder, generator_.target);
+    if (adapter == nullptr) adapter = slm::load_adapter(slm::path_of(folder), generator_.target);
     return adapter;
   }
 
@@ -134,7 +134,7 @@ std::vector<RequestLine> read_requests(const std::string& path, RequestReader re
 
 void generate_lines(const DecodingOptions& options, const std::string& path, bool one_by_one) {
   const Generator generator = make_generator(options);
-  const auto tokenizer = slm::Tokenizer::from(options.target);
+  const auto tokenizer = slm::Tokenizer::from(slm::path_of(options.target));
   const std::vector<RequestLine> lines = read_requests(path, RequestReader(options, generator, tokenizer));
   std::vector<slm::Request> requests;
   std::deque<Answer> answers(lines.size());  // a deque, since streams refer to the elements' texts

@@ -14,6 +14,7 @@
 #include "cli.hpp"
 #include "slm/decode/perplexity.hpp"
 #include "tools/cli/progress.hpp"
+#include "tools/cli/system.hpp"
 
 namespace cli {
 
@@ -46,19 +47,11 @@ slm::Perplexity measure(Loader& loader, const std::string& folder, const std::ve
   return slm::perplexity(model, tokens, options);
 }
 
-/// Anonymous memory of the program in MiB. Pages of mapped files do not count, since the system can reclaim them.
-double anonymous_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (double kib = 0; word == "RssAnon:" && status >> kib) return kib / 1024;
-  }
-  return 0;
-}
-
 /// The evaluation text; empty: none.
 std::vector<slm::Token> tokens_of(const QuantizeCommand& command) {
   if (command.evaluate.empty()) return {};
-  std::vector<slm::Token> tokens = slm::Tokenizer::from(command.model).encode(read_text(command.evaluate));
+  std::vector<slm::Token> tokens =
+      slm::Tokenizer::from(slm::path_of(command.model)).encode(read_text(command.evaluate));
   if (command.most_tokens > 0 && tokens.size() > command.most_tokens) tokens.resize(command.most_tokens);
   return tokens;
 }
@@ -126,7 +119,7 @@ void write_gguf(const QuantizeCommand& command) {
     if (command.type == lower_case(slm::name_of(type))) options.type = type;
   }
   options.threads = slm::backend::Cpu(command.models.cpu).threads();
-  options.calibration_text = command.calibration;
+  options.calibration_text = slm::path_of(command.calibration);
   options.calibration = command.options.calibration;
   options.search_samples = command.options.search_samples;
   const std::vector<slm::Token> tokens = tokens_of(command);
@@ -135,7 +128,7 @@ void write_gguf(const QuantizeCommand& command) {
   {
     ProgressBar bar("quantizing");
     options.progress = [&](double share) { bar(share); };
-    report = slm::quantize::write_gguf(command.model, command.output, options);
+    report = slm::quantize::write_gguf(slm::path_of(command.model), slm::path_of(command.output), options);
   }
   OrderedJson json;
   json["output"] = command.output;
@@ -172,10 +165,11 @@ void quantize(QuantizeCommand& command) {
   {
     ProgressBar bar("quantizing");
     options.progress = [&](double share) {
-      peak_mib = std::max(peak_mib, anonymous_mib());
+      peak_mib = std::max(peak_mib, static_cast<double>(anonymous_bytes()) / (1 << 20));
       bar(share);
     };
-    report = slm::quantize::quantize(command.model, command.output, command.calibration, options, command.models.cpu);
+    report = slm::quantize::quantize(slm::path_of(command.model), slm::path_of(command.output),
+                                     slm::path_of(command.calibration), options, command.models.cpu);
   }
   OrderedJson json;
   json["output"] = command.output;

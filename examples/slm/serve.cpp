@@ -2,7 +2,6 @@
 #if SLM_HAS_SERVER
 
 #include <chrono>
-#include <csignal>
 #include <iostream>
 #include <memory>
 
@@ -15,6 +14,7 @@
 #include "http/server.hpp"
 #include "serve_models.hpp"
 #include "slm/adapters.hpp"
+#include "tools/cli/system.hpp"
 
 namespace cli {
 
@@ -56,29 +56,6 @@ std::vector<std::string> read_keys(const std::string& path) {
   }
   return keys;
 }
-
-/// Blocks SIGTERM and SIGINT in all threads while it lives; they are polled.
-class Signals {
- public:
-  Signals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-  }
-  void wait() const {
-    int received = 0;
-    while (sigwait(&set_, &received) != 0) continue;
-  }
-  /// Whether a signal arrives within this time.
-  bool comes_within(std::chrono::milliseconds time) const {
-    const timespec limit{time.count() / 1000, time.count() % 1000 * 1'000'000};
-    return sigtimedwait(&set_, nullptr, &limit) > 0;
-  }
-
- private:
-  sigset_t set_;
-};
 
 std::string fingerprint_of(const ModelOptions& models) {
   if (models.backend != "cpu") return models.backend;
@@ -122,13 +99,14 @@ std::shared_ptr<slm::AdapterStore> make_store(const ServeOptions& options, const
   auto store = std::make_shared<slm::AdapterStore>(target, std::move(store_options));
   for (const std::string& named : options.adapters) {
     const std::size_t sign = std::min(named.find('='), named.size());
-    store->load(named.substr(0, sign), named.substr(std::min(sign + 1, named.size())), {.pinned = true}).wait();
+    const std::filesystem::path folder = slm::path_of(std::string_view(named).substr(std::min(sign + 1, named.size())));
+    store->load(named.substr(0, sign), folder, {.pinned = true}).wait();
   }
   return store;
 }
 
 /// Lets running requests complete, unless a second signal arrives.
-void shut_down(serve::HttpServer& server, serve::Api& api, const ServeOptions& options, const Signals& signals) {
+void shut_down(serve::HttpServer& server, serve::Api& api, const ServeOptions& options, const EndSignals& signals) {
   using std::chrono::milliseconds;
   api.drain();
   constexpr milliseconds tick{20};
@@ -205,14 +183,14 @@ void run_server(ServeOptions options) {
   limits.most_waiting = options.engine.max_requests;
   limits.reading.defaults = serve::parse_defaults(options.defaults);
   limits.load_adapters = options.update_adapters;
-  limits.slot_folder = options.slot_folder;
+  limits.slot_folder = slm::path_of(options.slot_folder);
   std::vector<std::string> origins;
   for (const std::string& origin : options.origins) origins.push_back(serve::parse_origin(origin));
   options.http.cors = serve::CorsPolicy(std::move(origins));
   options.http.error_body = [](int status, std::string_view message) {
     return slm::json_text(serve::error_json({status, "serve.bad-http", std::string{message}}));
   };
-  const Signals signals;            // before any thread starts
+  const EndSignals signals;         // before any thread starts
   std::unique_ptr<serve::Api> api;  // outlives the server; an address in use is reported before models load
   serve::HttpServer server(options.http, [&api](const serve::HttpRequest& request, std::function<void()> wake) {
     return api->handle(request, wake);
@@ -297,9 +275,9 @@ void add_serve(CLI::App& program) {
       ->type_name("NAME=DIR")
       ->check([](const std::string& pair) { return pair.find('=') < pair.size() - 1 ? "" : "expected NAME=DIR"; })
       ->take_all();
-  auto* folder = of_target(
-      command.add_option("--adapters", options->store.folder,
-                         "folder of adapters: serve each sub-folder as a model with its name, loaded on request"));
+  auto* folder = of_target(command.add_option_function<std::string>(
+      "--adapters", [options](const std::string& place) { options->store.folder = slm::path_of(place); },
+      "folder of adapters: serve each sub-folder as a model with its name, loaded on request"));
   command
       .add_option("--adapter-memory", options->store.host_memory,
                   "host memory for adapters; the least recently used are evicted; 0: a quarter of the free memory")

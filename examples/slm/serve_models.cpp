@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "slm/core/free_memory.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/path_name.hpp"
 #include "slm/model/estimate.hpp"
 #include "tools/cli/ranks.hpp"
@@ -49,7 +50,7 @@ bool is_model(const std::filesystem::path& path) {
 std::vector<serve::ModelSource> sources_in(const std::string& folder) {
   std::vector<serve::ModelSource> sources;
   std::error_code error;
-  std::filesystem::directory_iterator entries(folder, error);
+  std::filesystem::directory_iterator entries(slm::path_of(folder), error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const std::filesystem::path& path = entries->path();
     if (is_model(path)) sources.push_back({.name = slm::detail::name_of_model(path), .path = path.string()});
@@ -80,12 +81,12 @@ std::vector<serve::ModelSource> model_sources(const ModelsOptions& options) {
 
 serve::ModelOutline outline_of(const serve::ModelSource& source, const ModelOptions& models,
                                const slm::EngineOptions& engine) {
-  const slm::Checkpoint target(source.path);
+  const slm::Checkpoint target(slm::path_of(source.path));
   slm::EstimateOptions options{.context = models.context,
                                .sequences = static_cast<int>(std::min<std::size_t>(engine.max_running, 1 << 20)),
                                .kv_format = models.cache_format};
   const slm::MemoryEstimate alone = slm::estimate(target, options);
-  options.draft = source.draft;
+  options.draft = slm::path_of(source.draft);
   const slm::MemoryEstimate both = slm::estimate(target, options);
   // The target's cache has a limit, and a draft's grows with it.
   const double share = static_cast<double>(both.cache) / static_cast<double>(std::max<std::uint64_t>(alone.cache, 1));

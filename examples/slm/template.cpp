@@ -25,7 +25,7 @@ slm::ChatTemplate template_of(const TemplateOptions& options) {
     throw wrong_usage("expected --template or --model, found neither", "Name a template or a model");
   }
   slm::ChatTemplate form = options.model.empty() ? slm::ChatTemplate::parse(read_file(options.file), {}, options.file)
-                                                 : slm::ChatTemplate::from(options.model, options.file);
+                                                 : slm::ChatTemplate::from(slm::path_of(options.model), options.file);
   if (options.bos) form = form.with_token("bos_token", *options.bos);
   if (options.eos) form = form.with_token("eos_token", *options.eos);
   return form;
@@ -55,7 +55,7 @@ void render(const TemplateOptions& options) {
                               .date = date};
   const slm::jinja::Rendered rendered = form.render(messages, chat);
   if (!options.ids) return print(rendered.text);
-  print_json(form.encode(slm::Tokenizer::from(options.model), rendered));
+  print_json(form.encode(slm::Tokenizer::from(slm::path_of(options.model)), rendered));
 }
 
 }  // namespace

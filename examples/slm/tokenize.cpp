@@ -40,7 +40,7 @@ std::vector<slm::Token> parse_ids(const std::string& text, const slm::Tokenizer&
 }
 
 void tokenize(const TokenizeOptions& options) {
-  const auto tokenizer = slm::Tokenizer::from(options.model);
+  const auto tokenizer = slm::Tokenizer::from(slm::path_of(options.model));
   const std::string input = read_standard_input();
   if (options.decode) {
     const std::vector<slm::Token> ids = parse_ids(input, tokenizer);

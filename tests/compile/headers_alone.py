@@ -38,6 +38,7 @@ def main():
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--together", action="store_true", help="one source with every header, not one for each")
     parser.add_argument("--libcxx", action="store_true", help="with libc++, LLVM's standard library")
+    parser.add_argument("--host-headers", action="store_true", help="with this machine's JSON library, for a cross compiler")
     arguments = parser.parse_args()
     if not shutil.which(arguments.compiler):
         print(f"SKIPPED: no compiler '{arguments.compiler}'")
@@ -52,6 +53,10 @@ def main():
     sources = [headers] if arguments.together else [[header] for header in headers]
 
     with tempfile.TemporaryDirectory() as scratch:
+        if arguments.host_headers:  # its folder has the headers of the system too
+            pathlib.Path(scratch, "nlohmann").symlink_to("/usr/include/nlohmann")
+            library += ["-isystem", scratch]
+
         def precompiled(base):
             return pathlib.Path(scratch, base.replace("/", "_"))
 

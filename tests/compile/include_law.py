@@ -39,6 +39,7 @@ FOLDERS = {
 # modules of kernels, and words that must not occur in a kernel
 KERNEL_MODULES = {"core", "formats", "ranks", "backend"}
 NOT_IN_KERNELS = {"iostream", "regex", "filesystem", "random"}
+PATH_FILES = {"core/os/path.hpp", "core/os/folder.hpp"}  # of the system; no kernel includes them
 # everywhere: modules that read files may parse JSON, decoders may not
 JSON_MODULES = {"config", "io", "text", "model", "awq", "chat"}
 
@@ -104,7 +105,7 @@ def check_include(name, module, quote, target):
         return f"includes {target}: module '{module}' may include only {sorted(MODULES[module]) or 'std'}"
     if quote == '"':
         return f'includes "{target}": write the whole path, "slm/module/file.hpp"'
-    if module in KERNEL_MODULES and target in NOT_IN_KERNELS:
+    if module in KERNEL_MODULES and target in NOT_IN_KERNELS and name not in PATH_FILES:
         return f"includes <{target}>: not in headers of kernels (module '{module}')"
     if target.startswith("nlohmann/") and module not in JSON_MODULES:
         return f"includes <{target}>: only the modules {sorted(JSON_MODULES)} read JSON"

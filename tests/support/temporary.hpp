@@ -1,11 +1,10 @@
 // A folder that exists as long as the test that created it.
 #pragma once
 
-#include <unistd.h>
-
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <string_view>
 
@@ -16,7 +15,7 @@ class TemporaryFolder {
   TemporaryFolder() {
     static std::atomic<int> count{0};
     path_ = std::filesystem::temp_directory_path() /
-            ("slm-test-" + std::to_string(::getpid()) + "-" + std::to_string(count++));
+            ("slm-test-" + std::to_string(std::random_device{}()) + "-" + std::to_string(count++));
     std::filesystem::create_directories(path_);
   }
   TemporaryFolder(const TemporaryFolder&) = delete;

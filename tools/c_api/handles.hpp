@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/decode/drafter.hpp"
 #include "slm/decode/output_constraint.hpp"
 #include "slm/decode/request.hpp"
@@ -106,8 +107,7 @@ inline std::string_view characters(const char* text, std::size_t size, std::stri
 inline std::string_view optional_text(const char* text) { return text == nullptr ? std::string_view{} : text; }
 
 inline std::filesystem::path path_of(const char* text, std::string_view name) {
-  const std::string_view bytes = &required(text, name);
-  return std::u8string(bytes.begin(), bytes.end());
+  return slm::path_of(&required(text, name));
 }
 
 /// Copies a struct of another version of the interface. oldest: the size of its first version.

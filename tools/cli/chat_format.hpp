@@ -6,6 +6,7 @@
 
 #include "slm/chat/format.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/text/tokenizer.hpp"
 
 namespace cli {
@@ -20,7 +21,7 @@ using slm::ChatFormat;
 
 /// The template that the options name, else the model's own. Throws Error ("chat.…").
 inline slm::ChatTemplate choose_template(const ChatOptions& options, const std::string& model) {
-  return slm::ChatTemplate::from(model, options.template_choice);
+  return slm::ChatTemplate::from(slm::path_of(model), options.template_choice);
 }
 
 /// The notice that a program prints at its start when it guessed the template.

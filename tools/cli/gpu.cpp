@@ -2,6 +2,7 @@
 #include "tools/cli/gpu.hpp"
 
 #if defined(__CUDACC__) || defined(__HIP__)
+#include "slm/core/os/path.hpp"
 #include "slm/model/load.hpp"
 #else
 #include "slm/core/error.hpp"
@@ -65,8 +66,8 @@ std::string name_of(const Runtime& runtime) {
 slm::AnyModel load_on_gpu(const std::string& folder, int device, const slm::LoadOptions& options) {
 #if defined(__CUDACC__) || defined(__HIP__)
   static slm::DefaultBackend first = open_gpu(device);  // draft and target share its stream
-  if (first.runtime().index() != device) return slm::load(folder, open_gpu(device), options);
-  return slm::load(folder, first, options);
+  if (first.runtime().index() != device) return slm::load(slm::path_of(folder), open_gpu(device), options);
+  return slm::load(slm::path_of(folder), first, options);
 #else
   static_cast<void>(options);
   throw no_gpu(slm::text("'", folder, "' was to run on GPU ", device));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "slm/backend/reference/reference.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "tools/cli/emulated.hpp"
 #include "tools/cli/gpu.hpp"
@@ -17,7 +18,7 @@ Loader::Loader(ModelOptions options) : options_(std::move(options)) {
 }
 
 slm::AnyModel Loader::load_draft(const std::string& folder, const slm::ModelInfo& target) {
-  const slm::Checkpoint draft(folder);
+  const slm::Checkpoint draft(slm::path_of(folder));
   const bool is_one_stage = draft.config().layers < options_.pipeline || options_.draft_ranks > 0;
   return load(folder, options_.draft_backend.empty() ? options_.backend : options_.draft_backend,
               std::min(draft.settings().context, target.context), is_one_stage ? 1 : options_.pipeline, true);
@@ -50,7 +51,7 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
     throw slm::Error("ranks.fast-reduce", "expected several ranks for --fast-reduce, found one rank",
                      "Start slm with mpirun or srun and several ranks, or omit --fast-reduce");
   }
-  if (backend == "reference") return slm::load(folder, slm::backend::Reference{}, options);
+  if (backend == "reference") return slm::load(slm::path_of(folder), slm::backend::Reference{}, options);
   if (backend.starts_with("lanes")) return load_emulated(folder, backend, options);
   slm::backend::CpuOptions cpu = options_.cpu;
   const bool has_threads = drafts && options_.draft_threads > 0;
@@ -65,7 +66,7 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   if (on_gpu) return load_on_gpu(folder, number_of_gpu(backend), options);
   std::optional<slm::backend::Cpu>& device = has_threads ? draft_cpu_ : cpu_;
   if (!device) device.emplace(cpu);
-  return slm::load(folder, *device, options);
+  return slm::load(slm::path_of(folder), *device, options);
 }
 
 void add_draft_weight_options(CLI::App& command, ModelOptions& options, CLI::Option* draft) {

@@ -6,8 +6,10 @@
 #include <memory>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/json.hpp"
 #include "slm/text/utf8.hpp"
+#include "tools/cli/system.hpp"
 
 namespace cli {
 
@@ -60,7 +62,7 @@ std::string read_standard_input() {
 }
 
 std::string read_file(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(open_to_read(slm::path_of(path)), &std::fclose);
   std::string text;
   if (!file || !read_all(file.get(), slm::text("'", path, "'"), text)) {
     throw slm::Error("cli.unreadable-file", slm::text("'", path, "' could not be read"),

@@ -1,11 +1,11 @@
 // A progress bar on standard error, drawn on terminals only.
 #pragma once
 
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <string>
+
+#include "tools/cli/system.hpp"
 
 namespace cli {
 
@@ -44,7 +44,7 @@ class ProgressBar {
   }
 
   std::string label_;
-  bool terminal_ = isatty(STDERR_FILENO) == 1;
+  bool terminal_ = is_terminal(stderr);
   bool drawn_ = false;
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 };

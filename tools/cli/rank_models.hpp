@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/lm/any_model.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/rank_group.hpp"
@@ -48,7 +49,7 @@ class RankModelsOn final : public RankModels {
   RankModelsOn(B device, const C& ranks) : team_(team_of(ranks)), group_(std::move(device), team_) {}
 
   slm::AnyModel load(const std::string& folder, const slm::LoadOptions& options, const slm::Sharing& sharing) override {
-    return group_.load(folder, options, sharing);
+    return group_.load(slm::path_of(folder), options, sharing);
   }
   void follow() override { group_.follow(); }
   std::string failure() override { return team_->failure(); }

@@ -1,10 +1,7 @@
 // Measures each rank's processor while all ranks compute, and the time of a gather.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "slm/core/os/memory.hpp"
 #include "slm/ranks/communicator.hpp"
 #include "tools/arithmetic.hpp"
 #include "tools/bandwidth.hpp"
+#include "tools/cli/system.hpp"
 
 namespace cli {
 
@@ -56,9 +55,7 @@ double gather_seconds(const C& ranks, std::size_t bytes) {
 /// Number of ranks on this rank's machine.
 template <slm::ranks::Communicator C>
 int ranks_here(const C& ranks) {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  const std::uint64_t mine = std::hash<std::string>{}(name.data());
+  const std::uint64_t mine = std::hash<std::string>{}(host_name());
   std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks.size()));
   const std::vector<std::size_t> sizes(all.size(), sizeof mine);
   ranks.all_gather(std::as_bytes(std::span(&mine, 1)), sizes, std::as_writable_bytes(std::span(all)));
@@ -79,8 +76,7 @@ RankSpeed rank_speed(const C& ranks, int threads) {
     return detail::median(std::move(rates));
   };
   RankSpeed speed;
-  speed.memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) /
-                 detail::ranks_here(ranks);
+  speed.memory = static_cast<double>(slm::detail::physical_memory()) / detail::ranks_here(ranks);
   speed.bandwidth = measure(slm::bench::BandwidthProbe(threads));
   speed.arithmetic = measure(slm::bench::ArithmeticProbe(threads));
   if (ranks.size() > 1) {

@@ -55,7 +55,7 @@ class CheckpointWriter {
   /// Adds a block, written now or by an earlier run, to the result.
   void count_layer(const FloatLayer& layer, int index) {
     parts_.push_back(part_of(index));
-    for (const auto& [name, tensor] : Safetensors(folder_.path_of(parts_.back())).tensors) replaced_.insert(name);
+    for (const auto& [name, tensor] : Safetensors(folder_.file_of(parts_.back())).tensors) replaced_.insert(name);
     for (const FloatLinear* linear : layer.linears()) {
       for (const TensorName& weight : linear->parts) replaced_.insert(weight.name);
     }

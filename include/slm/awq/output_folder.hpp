@@ -45,17 +45,17 @@ class OutputFolder {
     }
   }
 
-  std::filesystem::path path_of(const std::string& part) const { return work_ / (part + ".safetensors"); }
+  std::filesystem::path file_of(const std::string& part) const { return work_ / path_of(part + ".safetensors"); }
 
-  bool has(const std::string& part) const { return file_exists(path_of(part)); }
+  bool has(const std::string& part) const { return file_exists(file_of(part)); }
 
   void write(const std::string& part, std::span<const Tensor> tensors) const {
-    write_safetensors(path_of(part), tensors);
+    write_safetensors(file_of(part), tensors);
   }
 
   void remove(const std::string& part) const {
     std::error_code ignored;
-    std::filesystem::remove(path_of(part), ignored);
+    std::filesystem::remove(file_of(part), ignored);
   }
 
   /// Joins the named parts into model.safetensors, or into shards of at most most_bytes bytes with an index. Adds
@@ -84,7 +84,7 @@ class OutputFolder {
     std::vector<Safetensors> opened;
     std::vector<Tensor> tensors;
     for (const std::string& part : parts) {
-      for (const auto& [name, tensor] : opened.emplace_back(path_of(part)).tensors) tensors.push_back(tensor);
+      for (const auto& [name, tensor] : opened.emplace_back(file_of(part)).tensors) tensors.push_back(tensor);
     }
     const auto total = write_weights(result, tensors, most_bytes, [](const Tensor& tensor) { return tensor.bytes; });
     for (const Safetensors& part : opened) part.file.check_unchanged();

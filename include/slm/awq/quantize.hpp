@@ -20,6 +20,7 @@
 #include "slm/awq/layer_quantizer.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/core/os/folder.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/linear_source.hpp"
 
@@ -116,8 +117,8 @@ class Quantizer {
   void add_files(Json& files) const {
     namespace fs = std::filesystem;
     std::error_code failure, gone;
-    for (const std::string& name : names_in(checkpoint_.folder().string(), failure)) {
-      const fs::path path = checkpoint_.folder() / name;
+    for (const std::string& name : names_in(checkpoint_.folder(), failure)) {
+      const fs::path path = checkpoint_.folder() / path_of(name);
       if (!fs::is_regular_file(path, gone)) continue;
       const std::int64_t size = static_cast<std::int64_t>(fs::file_size(path, gone)),
                          changed = fs::last_write_time(path, gone).time_since_epoch().count();

@@ -72,6 +72,7 @@ inline std::size_t free_memory() {
     std::ifstream meminfo("/proc/meminfo"), groups("/proc/self/cgroup");
     free = detail::free_memory_of(meminfo, groups, "/sys/fs/cgroup");
   }
+  if (const std::uint64_t stated = detail::free_physical_memory(); !free && stated > 0) free = stated;
   const std::uint64_t all = detail::physical_memory();
   return static_cast<std::size_t>(std::min<std::uint64_t>(free.value_or(all), std::numeric_limits<std::size_t>::max()));
 }

@@ -22,6 +22,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/os/folder.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/engine/adapter_entry.hpp"
 #include "slm/engine/adapter_memory.hpp"
 #include "slm/engine/adapter_names.hpp"
@@ -240,8 +241,9 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     if (fault || scanned_ == changed) return;
     const bool settled = fs::file_time_type::clock::now() - changed > std::chrono::seconds(2);
     std::set<std::string, std::less<>> found;
-    for (std::string& name : names_in(options.folder.string(), fault)) {
-      if (names_.may_be_found(name) && fs::is_directory(options.folder / name, ignored)) found.insert(std::move(name));
+    for (std::string& name : names_in(options.folder, fault)) {
+      if (names_.may_be_found(name) && fs::is_directory(options.folder / path_of(name), ignored))
+        found.insert(std::move(name));
     }
     if (fault) return;  // keeps the known names
     Lock lock(mutex_);
@@ -253,7 +255,7 @@ class AdapterCache : public std::enable_shared_from_this<AdapterCache> {
     for (const std::string& name : found) {
       if (!names_.is_new(name)) continue;
       lock.unlock();
-      const EntryRef entry = make_entry(name, options.folder / name, options.folder, true, false);
+      const EntryRef entry = make_entry(name, options.folder / path_of(name), options.folder, true, false);
       lock.lock();
       if (names_.is_new(name)) names_.give(entry);
     }

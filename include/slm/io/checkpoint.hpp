@@ -22,6 +22,7 @@
 #include "slm/config/quantization.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/os/mapping_guard.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/config_json.hpp"
 #include "slm/io/expert_tensors.hpp"
@@ -54,9 +55,8 @@ class Checkpoint {
   }
 
   /// A model in memory. The caller must keep the bytes of its tensors alive.
-  Checkpoint(const std::string& name, ModelDescription model, QuantizationSettings quantization,
-             std::vector<Tensor> tensors)
-      : folder_(name), model_(std::move(model)), quantization_(std::move(quantization)), given_(std::move(tensors)) {
+  Checkpoint(const std::string& name, ModelDescription model, QuantizationSettings stated, std::vector<Tensor> given)
+      : folder_(path_of(name)), model_(std::move(model)), quantization_(std::move(stated)), given_(std::move(given)) {
     for (const Tensor& tensor : given_) tensors_.emplace(tensor.name, &tensor);
     look_at_tensors();
   }
@@ -300,11 +300,11 @@ class Checkpoint {
     for (const auto& [name, shard] : json.at("weight_map").items()) {
       const auto* file = shard.get_ptr<const std::string*>();
       // A shard must be in the folder of its index: paths to other folders are refused.
-      if (!file || file->empty() || std::filesystem::path(*file).filename() != std::filesystem::path(*file)) {
+      if (!file || file->empty() || path_of(*file).filename() != path_of(*file)) {
         throw map.bad(name.c_str(), "a file name in the same folder", shard);
       }
       auto opened = files_.find(*file);
-      if (opened == files_.end()) opened = files_.emplace(*file, Safetensors(folder_ / *file)).first;
+      if (opened == files_.end()) opened = files_.emplace(*file, Safetensors(folder_ / path_of(*file))).first;
       const auto tensor = opened->second.tensors.find(name);
       if (tensor == opened->second.tensors.end()) {
         throw Error("checkpoint.missing-tensor",

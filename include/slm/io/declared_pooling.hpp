@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
@@ -71,9 +72,9 @@ inline std::optional<DeclaredPooling> pooling_of_folder(const std::filesystem::p
       if (name == "Normalize") {
         found.normalize = true;
       } else if (name == "Pooling") {
-        const std::filesystem::path place = fields.string("path", "1_Pooling");
+        const std::filesystem::path place = path_of(fields.string("path", "1_Pooling"));
         const bool outside = std::find(place.begin(), place.end(), "..") != place.end();
-        if (outside || place.is_absolute()) throw bad(fields.at("path"), "a folder inside the model folder");
+        if (outside || place.has_root_path()) throw bad(fields.at("path"), "a folder inside the model folder");
         found.pooling = pooling_in(folder / place / "config.json");
         declared = true;
       } else if (name != "Transformer") {

@@ -8,6 +8,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/os/folder.hpp"
+#include "slm/core/os/path.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -16,10 +17,10 @@ inline void refuse_foreign_folder(const std::filesystem::path& folder) {
   namespace fs = std::filesystem;
   std::string onnx, pickle;  // first file of each kind
   std::error_code failure;
-  std::vector<std::string> files = names_in(folder.string(), failure);
+  std::vector<std::string> files = names_in(folder, failure);
   std::sort(files.begin(), files.end());  // keeps the message independent of the order on disk
   for (const std::string& file : files) {
-    const std::string ending = fs::path(file).extension().string();
+    const std::string ending = path_of(file).extension().string();
     if (ending == ".safetensors" || file == "model.safetensors.index.json") return;
     const auto note = [&](std::string& kind) {
       if (kind.empty()) kind = file;

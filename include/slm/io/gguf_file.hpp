@@ -15,6 +15,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/os/folder.hpp"
 #include "slm/core/os/mapping_guard.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/gguf.hpp"
 #include "slm/io/mapped_file.hpp"
 
@@ -30,7 +31,7 @@ class GgufFile {
   }
 
   /// A complete model in memory, which the caller must keep alive. name: for messages.
-  GgufFile(std::span<const std::byte> bytes, const std::string& name) : path_(name) {
+  GgufFile(std::span<const std::byte> bytes, const std::string& name) : path_(path_of(name)) {
     shards_.emplace_back(bytes, name);
     gather_tensors();
   }
@@ -114,7 +115,7 @@ class GgufFile {
     }
     const int total = first.integer("split.tensors.count", 0, 1 << 30);
     for (int shard = 1; shard < count; ++shard) {
-      const std::filesystem::path path = path_.parent_path() / (base + mark_of(shard, count) + suffix);
+      const std::filesystem::path path = path_.parent_path() / path_of(base + mark_of(shard, count) + suffix);
       if (!file_exists(path)) {
         throw Error("gguf.missing-shard", text("'", path.string(), "' is missing: shard ", shard + 1, " of ", count),
                     "Download every shard into one folder");
@@ -188,13 +189,13 @@ inline std::optional<std::filesystem::path> gguf_of(const std::filesystem::path&
     return detail::is_gguf(model) ? std::optional{model} : std::nullopt;
   }
   std::vector<std::string> found;
-  for (const fs::path name : names_in(model.string(), failure)) {
-    if (name.extension() == ".safetensors" || name == "model.safetensors.index.json") return std::nullopt;
-    if (!detail::is_later_shard(name.string())) found.push_back(name.string());
+  for (const std::string& name : names_in(model, failure)) {
+    if (path_of(name).extension() == ".safetensors" || name == "model.safetensors.index.json") return std::nullopt;
+    if (!detail::is_later_shard(name)) found.push_back(name);
   }
-  std::erase_if(found, [&model](const std::string& name) { return !detail::is_gguf(model / name); });
+  std::erase_if(found, [&model](const std::string& name) { return !detail::is_gguf(model / path_of(name)); });
   if (found.empty()) return std::nullopt;
-  if (found.size() == 1) return model / found.front();
+  if (found.size() == 1) return model / path_of(found.front());
   std::sort(found.begin(), found.end());
   std::string names;
   for (const std::string& name : found) names += text(names.empty() ? "" : ", ", quote(name));

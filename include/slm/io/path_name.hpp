@@ -47,8 +47,6 @@ inline std::string name_of_model(const std::filesystem::path& path) {
 }
 
 /// The temporary path at which a file or folder is written before it is renamed.
-inline std::filesystem::path partial_path(const std::filesystem::path& path) {
-  return without_end(path).string() + ".partial";
-}
+inline std::filesystem::path partial_path(const std::filesystem::path& path) { return without_end(path) += ".partial"; }
 
 }}}

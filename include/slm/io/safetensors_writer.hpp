@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slm/core/os/mapping_guard.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/write_file.hpp"
@@ -107,7 +108,8 @@ inline std::vector<std::filesystem::path> companions_of(const std::filesystem::p
   std::error_code failure;
   const std::filesystem::path templates = folder / more_templates;
   if (!std::filesystem::is_directory(templates, failure)) return files;
-  for (const std::filesystem::path name : names_in(templates.string(), failure)) {
+  for (const std::string& text : names_in(templates, failure)) {
+    const std::filesystem::path name = path_of(text);
     const bool wanted = name.extension() == ".jinja" && std::filesystem::is_regular_file(templates / name, failure);
     if (wanted) files.push_back(templates / name);
   }

@@ -60,7 +60,7 @@ inline void remove_tree(const std::filesystem::path& path) noexcept {
   std::error_code failure;
   try {
     if (fs::is_directory(fs::symlink_status(path, failure))) {
-      for (const std::string& name : names_in(path.string(), failure)) remove_tree(path / name);
+      for (const std::string& name : names_in(path, failure)) remove_tree(path / path_of(name));
     }
   } catch (const std::bad_alloc&) {
   }

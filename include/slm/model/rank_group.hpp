@@ -12,6 +12,7 @@
 
 #include "slm/backend/split.hpp"
 #include "slm/core/error.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model_digest.hpp"
@@ -127,7 +128,7 @@ class RankGroup {
   }
 
   AnyModel load_as_told(ranks::Message& message, const Device& device) {
-    const std::filesystem::path folder = message.take_text();
+    const std::filesystem::path folder = path_of(message.take_text());
     LoadOptions options{.weights = message.take<WeightType>(),
                         .context = message.take<int>(),
                         .cache_format = {},

@@ -12,6 +12,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/macros.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/text/chat_features.hpp"
 #include "slm/text/chat_state.hpp"
 #include "slm/text/chat_template.hpp"
@@ -126,9 +127,8 @@ SLM_INLINE ChatTemplate ChatTemplate::from(const std::filesystem::path& model, c
     state->add(text("the model's chat template ", quote(choice)), choice, std::move(own->text));
   } else if (chat::embedded_named(choice) != nullptr) {
     embed(choice);
-  } else if (file_exists(choice)) {
-    state->add(text("chat template ", std::filesystem::path(choice).filename().string()), choice,
-               chat::template_file(choice));
+  } else if (const auto file = path_of(choice); file_exists(file)) {
+    state->add(text("chat template ", file.filename().string()), choice, chat::template_file(file));
   } else {
     std::string known;
     for (const chat::Source& source : sources.templates) known += text(source.name, ", ");

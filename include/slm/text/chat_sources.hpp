@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/end_tokens.hpp"
 #include "slm/io/gguf_fields.hpp"
 #include "slm/io/gguf_file.hpp"
@@ -68,10 +69,10 @@ inline std::vector<Source> templates_of_folder(const std::filesystem::path& fold
     std::error_code failure;
     const auto more = folder / "additional_chat_templates";
     std::vector<std::string> names;
-    if (std::filesystem::is_directory(more, failure)) names = names_in(more.string(), failure);
+    if (std::filesystem::is_directory(more, failure)) names = names_in(more, failure);
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {
-      const std::filesystem::path path = more / name;
+      const std::filesystem::path path = more / path_of(name);
       if (path.extension() == ".jinja") sources.push_back({path.stem().string(), template_file(path)});
     }
     return sources;

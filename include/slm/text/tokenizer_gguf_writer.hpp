@@ -17,6 +17,7 @@
 #include <variant>
 #include <vector>
 
+#include "slm/core/os/path.hpp"
 #include "slm/io/end_tokens.hpp"
 #include "slm/io/gguf_writer.hpp"
 #include "slm/io/mapped_file.hpp"
@@ -54,10 +55,10 @@ class GgufTokenizerWriter {
 
   /// ends: ids that end a text.
   void write(std::span<const Token> ends) {
-    const MappedFile mapped(path_);
+    const MappedFile mapped(path_of(path_));
     const std::string_view source = mapped.text();
     TokenizerConfig config;
-    const auto config_path = std::filesystem::path(path_).parent_path() / "tokenizer_config.json";
+    const auto config_path = path_of(path_).parent_path() / "tokenizer_config.json";
     if (file_exists(config_path)) {
       config = read_mapped(config_path, [&](std::string_view text) {
         return read_tokenizer_config(text, config_path.string(), tokens_.size());

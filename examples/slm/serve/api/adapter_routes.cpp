@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/asked_model.hpp"
+#include "slm/core/os/path.hpp"
 
 namespace serve {
 
@@ -50,7 +51,8 @@ std::unique_ptr<Exchange> load_adapter(const slm::Json& body, const ServedModel&
   if (path.size() > 4096 || std::any_of(path.begin(), path.end(), is_control)) {
     throw bad_field("lora_path", "is not the path of a folder");
   }
-  const std::filesystem::path folder = model.adapters->folder() / path;  // or the path itself if it is absolute
+  const std::filesystem::path folder =
+      model.adapters->folder() / slm::path_of(path);  // or the path itself if it is absolute
   return std::make_unique<LoadExchange>(name, model.adapters->load(name, folder, {.replace = replace, .inside = true}),
                                         wake);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "slm/core/macros.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
@@ -19,14 +20,15 @@ namespace serve {
 namespace {
 
 /// Information for clients that tokenize themselves or need the end token.
-OrderedJson tokenizer_info_of(const std::string& path, const slm::ModelInfo& info, const slm::Tokenizer& tokenizer) {
+OrderedJson tokenizer_info_of(const std::filesystem::path& path, const slm::ModelInfo& info,
+                              const slm::Tokenizer& tokenizer) {
   OrderedJson json = OrderedJson::object();
   if (const auto gguf = slm::gguf_of(path)) {
     const std::string jinja = slm::read_gguf_fields(
         *gguf, [](const slm::GgufFields& fields) { return std::string{fields.string("tokenizer.chat_template", "")}; });
     if (!jinja.empty()) json["chat_template"] = jinja;
   } else {
-    const auto file = std::filesystem::path(path) / "tokenizer_config.json";
+    const auto file = path / "tokenizer_config.json";
     if (slm::file_exists(file)) json = OrderedJson::parse(slm::read_json_object(file).dump());
     for (const slm::chat::Source& source : slm::chat::templates_of_folder(path)) {
       if (source.name == "default") json["chat_template"] = source.text;
@@ -57,15 +59,16 @@ std::string hex(std::uint64_t number) {
 
 std::string version_text() { return slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH); }
 
-ServedModel describe_model(const std::string& path, std::vector<std::string> names, const slm::AnyModel& model,
+ServedModel describe_model(const std::string& folder, std::vector<std::string> names, const slm::AnyModel& model,
                            const cli::ChatOptions& chat, const std::string& backend) {
+  const std::filesystem::path path = slm::path_of(folder);
   if (names.empty()) names = {slm::detail::name_of_model(path)};
   auto tokenizer = slm::Tokenizer::from(path);
   std::optional<cli::ChatFormat> format;
   std::optional<slm::Error> no_chat;
   std::string notice;
   try {
-    const slm::ChatTemplate form = cli::choose_template(chat, path);
+    const slm::ChatTemplate form = cli::choose_template(chat, folder);
     cli::ChatFormat found = cli::make_chat_format(form, chat, tokenizer);
     try {
       found.encode(tokenizer, {{"user", "Hello"}});  // throws where the tokenizer lacks a token of the template
@@ -89,7 +92,7 @@ ServedModel describe_model(const std::string& path, std::vector<std::string> nam
   const slm::KvPool pool = model.pool();
   const std::uint64_t digest = pool ? pool.model_digest() : 0;
   return {.names = std::move(names),
-          .root = path,
+          .root = folder,
           .info = model.info(),
           .tokenizer = tokenizer,
           .chat = std::move(format),

@@ -10,6 +10,7 @@
 #include "api/ready_exchange.hpp"
 #include "api/service.hpp"
 #include "slm/core/cancel.hpp"
+#include "slm/core/os/path.hpp"
 #include "slm/io/path_name.hpp"
 #include "slm/text/utf8.hpp"
 
@@ -113,7 +114,7 @@ std::size_t Slots::save(const std::string& name, const SlotText& text, const Ser
   const std::string file = slm::json_text(OrderedJson{
       {"format", format}, {"model", model.names.front()}, {"vocab", model.info.vocab}, {"tokens", text.tokens}});
   const std::lock_guard lock(writing_);
-  const std::filesystem::path path = folder_ / name, partial = slm::detail::partial_path(path);
+  const std::filesystem::path path = folder_ / slm::path_of(name), partial = slm::detail::partial_path(path);
   std::ofstream out(partial, std::ios::binary);
   out << file;
   out.close();
@@ -129,7 +130,7 @@ std::size_t Slots::read(const std::string& name, std::vector<slm::Token>& tokens
   const auto context = static_cast<std::size_t>(model.info.context);
   const std::size_t most = 4096 + 12 * context;  // bytes
   std::error_code error;
-  const std::filesystem::path path = folder_ / name;
+  const std::filesystem::path path = folder_ / slm::path_of(name);
   const bool is_file = std::filesystem::is_regular_file(path, error);
   std::ifstream in(path, std::ios::binary);
   if (!is_file || !in) throw bad_file(name, "does not exist");

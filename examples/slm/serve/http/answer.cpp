@@ -6,13 +6,13 @@
 #include <ctime>
 #include <stdexcept>
 
+#include "slm/core/os/local_time.hpp"
+
 namespace serve {
 namespace {
 
 std::string date() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
+  const std::tm parts = slm::detail::utc_time(std::time(nullptr)).value_or(std::tm{});
   std::array<char, 32> text{};
   return {text.data(), std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts)};
 }

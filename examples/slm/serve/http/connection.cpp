@@ -1,7 +1,5 @@
 #include "http/connection.hpp"
 
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/asio/buffer.hpp>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "http/random_hex.hpp"
+#include "http/system.hpp"
 
 namespace serve {
 namespace {
@@ -375,10 +374,7 @@ void Connection::show_life() {
   advance();
 }
 
-bool Connection::left() {
-  pollfd state{socket_.native_handle(), POLLRDHUP, 0};
-  return ::poll(&state, 1, 0) > 0;
-}
+bool Connection::left() { return has_left(socket_.native_handle()); }
 
 void Connection::receive() {
   error_code error;

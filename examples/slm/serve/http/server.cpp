@@ -1,12 +1,6 @@
 #include "http/server.hpp"
 
-#include <fcntl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
@@ -18,6 +12,7 @@
 
 #include "http/addresses.hpp"
 #include "http/connection.hpp"
+#include "http/system.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/start_thread.hpp"
 
@@ -26,22 +21,6 @@ namespace {
 
 using asio::ip::tcp;
 using boost::system::error_code;
-
-/// Raises the process's limit of open files for these connections, as far as allowed.
-void allow_descriptors(std::size_t connections) {
-  constexpr std::size_t others = 64;  // model files, standard streams, library files
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= connections + others) return;
-  const rlim_t wanted = connections + others;
-  if (limit.rlim_max < wanted) {
-    throw slm::Error(
-        "serve.descriptors",
-        slm::text("This process may open ", limit.rlim_max, " files, too few for ", connections, " connections"),
-        "Raise the limit (ulimit -n), or set fewer connections");
-  }
-  limit.rlim_cur = wanted;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 /// A listening address. It lives as long as its loop.
 struct Listener {
@@ -84,14 +63,10 @@ class HttpServer::Implementation {
     state.handler = std::move(handler);
     for (int i = 0; i < std::max(1, state.options.io_threads); ++i) loops.push_back(std::make_unique<Loop>(state));
     listen();
-    spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     for (const auto& listener : listeners) accept(*listener);
   }
 
-  ~Implementation() {
-    stop();
-    if (spare >= 0) ::close(spare);
-  }
+  ~Implementation() { stop(); }
 
   void start() {
     for (const auto& loop : loops) threads.push_back(slm::detail::start_thread([&loop = *loop] { loop.run(); }));
@@ -157,7 +132,7 @@ class HttpServer::Implementation {
   error_code open(tcp::acceptor& acceptor, const tcp::endpoint& endpoint, bool several) const {
     error_code error;
     acceptor.open(endpoint.protocol(), error);
-    if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error && reuses_addresses) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
     if (!error && several && endpoint.address().is_v6()) acceptor.set_option(asio::ip::v6_only(true), error);
     if (!error) acceptor.bind(endpoint, error);
     if (!error) acceptor.listen(state.options.backlog, error);
@@ -170,11 +145,17 @@ class HttpServer::Implementation {
     listener.acceptor.async_accept(loop.context(), [this, &listener, &loop](error_code error, tcp::socket socket) {
       if (!listener.acceptor.is_open()) return;
       if (error) {
-        if (error == asio::error::no_descriptors) turn_one_away(listener);
+        if (error == asio::error::no_descriptors &&
+            spare.turn_one_away(listener.acceptor.native_handle(), state.unavailable())) {
+          ++state.refused;
+        }
         return accept_later(listener);
       }
       accept(listener);
-      if (state.connections >= state.options.limits.connections) return tell_unavailable(socket.native_handle());
+      if (state.connections >= state.options.limits.connections) {
+        ++state.refused;
+        return answer_unread(socket.native_handle(), state.unavailable());
+      }
       asio::post(loop.context(), [&loop, socket = std::move(socket)]() mutable { loop.adopt(std::move(socket)); });
     });
   }
@@ -184,26 +165,6 @@ class HttpServer::Implementation {
     listener.pause.async_wait([this, &listener](error_code) {
       if (listener.acceptor.is_open()) accept(listener);
     });
-  }
-
-  /// Uses the spare descriptor.
-  void turn_one_away(Listener& listener) {
-    ::close(spare);
-    const int connection = ::accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (connection >= 0) {
-      tell_unavailable(connection);
-      ::close(connection);
-    }
-    spare = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  }
-
-  void tell_unavailable(int connection) {
-    ++state.refused;
-    const auto bytes = state.unavailable();
-    std::array<char, 4 << 10> request;
-    ::recv(connection, request.data(), request.size(), MSG_DONTWAIT);  // otherwise closing would reset the connection
-    ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    ::shutdown(connection, SHUT_WR);
   }
 
   void stop_accepting() {
@@ -219,7 +180,7 @@ class HttpServer::Implementation {
   std::vector<std::unique_ptr<Listener>> listeners;  // on the first loop
   std::size_t accepted = 0;
   std::atomic<bool> accepting = true;
-  int spare = -1;
+  SpareDescriptor spare;
   std::vector<slm::detail::JoinedThread> threads;
   bool stopped = false;
 };

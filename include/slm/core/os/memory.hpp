@@ -6,10 +6,11 @@
 
 #if defined(_WIN32)
 // Declared here because <windows.h> defines macros with common names.
+struct _MEMORYSTATUSEX;
 extern "C" {
 __declspec(dllimport) void* __stdcall VirtualAlloc(void*, unsigned long long, unsigned long, unsigned long);
 __declspec(dllimport) int __stdcall VirtualFree(void*, unsigned long long, unsigned long);
-__declspec(dllimport) int __stdcall GetPhysicallyInstalledSystemMemory(unsigned long long*);
+__declspec(dllimport) int __stdcall GlobalMemoryStatusEx(_MEMORYSTATUSEX*);
 }
 #else
 #include <sys/mman.h>
@@ -24,11 +25,24 @@ namespace slm { inline namespace v0_1 { namespace detail {
 
 inline std::size_t page_size() { return 4096; }
 
-/// Bytes; 0: unknown.
-inline std::uint64_t physical_memory() {
-  unsigned long long kilobytes = 0;
-  return GetPhysicallyInstalledSystemMemory(&kilobytes) != 0 ? std::uint64_t{kilobytes} * 1024 : 0;
+/// Bytes of the physical memory, and how many of them programs may still take; 0: unknown.
+struct PhysicalMemory {
+  std::uint64_t all = 0, free = 0;
+};
+inline PhysicalMemory memory_status() {
+  struct {
+    std::uint32_t size = 64, load = 0;
+    std::uint64_t all = 0, free = 0, others[5] = {};
+  } status;  // MEMORYSTATUSEX
+  static_assert(sizeof status == 64);
+  if (GlobalMemoryStatusEx(reinterpret_cast<_MEMORYSTATUSEX*>(&status)) == 0) return {};
+  return {status.all, status.free};
 }
+
+/// Bytes; 0: unknown.
+inline std::uint64_t physical_memory() { return memory_status().all; }
+/// Bytes, if the system states them here; 0: unknown.
+inline std::uint64_t free_physical_memory() { return memory_status().free; }
 
 /// Zeroed pages that use memory on first access; null: out of memory. huge: prefer huge pages.
 inline void* allocate_pages(std::size_t bytes, bool) {
@@ -52,6 +66,8 @@ inline std::uint64_t physical_memory() {
   return 0;
 #endif
 }
+/// Bytes, if the system states them here; 0: unknown.
+inline std::uint64_t free_physical_memory() { return 0; }
 
 inline void* map_pages(std::size_t bytes) {
 #if defined(MAP_NORESERVE)

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "slm/core/os/local_time.hpp"
 #include "slm/text/jinja/limits.hpp"
 
 namespace slm { inline namespace v0_1 { namespace jinja {
@@ -41,10 +43,9 @@ struct Date {
   }
 
   static Date now() {
-    const std::time_t seconds = std::time(nullptr);
-    std::tm local{};
-    if (localtime_r(&seconds, &local) == nullptr) return {};
-    return {local.tm_year + 1900, local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec};
+    const std::optional<std::tm> local = detail::local_time(std::time(nullptr));
+    if (!local) return {};
+    return {local->tm_year + 1900, local->tm_mon + 1, local->tm_mday, local->tm_hour, local->tm_min, local->tm_sec};
   }
 
   /// Days since 1970-01-01.

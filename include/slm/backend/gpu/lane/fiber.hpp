@@ -1,10 +1,8 @@
 // Fibers: stacks that alternate on one thread. They run a block's threads when a kernel is emulated.
 //
-// A switch is eight lines of assembly on x86-64; elsewhere it uses ucontext, ten times slower. AddressSanitizer is
-// notified of every switch. A fiber that does not end is abandoned: objects on its stack are not destroyed.
+// AddressSanitizer is notified of every switch. A fiber that does not end is abandoned: objects on its stack are not
+// destroyed.
 #pragma once
-
-#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,22 +10,9 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/memory.hpp"
+#include "slm/core/os/stack_switch.hpp"
 
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SLM_FIBER_ASAN 1
-#elif defined(__SANITIZE_THREAD__)
-#define SLM_FIBER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SLM_FIBER_ASAN 1
-#elif __has_feature(thread_sanitizer)
-#define SLM_FIBER_TSAN 1
-#endif
-#endif
 #ifdef SLM_FIBER_ASAN
 extern "C" void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t size);
 extern "C" void __sanitizer_finish_switch_fiber(void* fake_stack, const void** bottom, std::size_t* size);
@@ -47,12 +32,6 @@ extern "C" void AnnotateIgnoreWritesEnd(const char* file, int line);
 #endif
 
 namespace slm { inline namespace v0_1 { namespace gpu {
-
-#ifdef SLM_FIBER_TSAN
-#define SLM_NO_RACE_CHECK __attribute__((no_sanitize("thread")))
-#else
-#define SLM_NO_RACE_CHECK
-#endif
 
 /// Annotations for ThreadSanitizer, which treats every fiber as a thread: orderings, and accesses to ignore. Empty
 /// without it.
@@ -84,16 +63,6 @@ struct RaceCheck {
     Ignored(const Ignored&) = delete;
   };
 };
-
-#if defined(__x86_64__)
-/// Saves callee-saved registers and the stack pointer to *from, then continues at `to`.
-__attribute__((naked, noinline)) inline void switch_stack(void** /*from*/, void* /*to*/) {
-  asm volatile(
-      "push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
-      "mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
-      "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n");
-}
-#endif
 
 /// A set of fibers that run one function, each with its index. Not thread-safe.
 class Fibers {
@@ -129,11 +98,7 @@ class Fibers {
 
  private:
   struct Fiber {
-#if defined(__x86_64__)
-    void* stack_pointer = nullptr;
-#else
-    ucontext_t context;
-#endif
+    slm::detail::StackContext context;
     void* fake_stack = nullptr;
     void* thread = nullptr;  // of ThreadSanitizer
   };
@@ -155,7 +120,7 @@ class Fibers {
       if (fiber.thread != nullptr) __tsan_destroy_fiber(fiber.thread);
     }
 #endif
-    munmap(stacks_, capacity_ * stack_bytes);
+    slm::detail::free_pages(stacks_, capacity_ * stack_bytes);
     stacks_ = nullptr;
     capacity_ = 0;
   }
@@ -163,15 +128,14 @@ class Fibers {
   void reserve(std::size_t count) {
     if (count <= capacity_) return;
     drop();
-    void* const memory =
-        mmap(nullptr, count * stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    stacks_ = memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+    stacks_ = static_cast<std::byte*>(slm::detail::allocate_pages(count * stack_bytes, false));
     capacity_ = stacks_ == nullptr ? 0 : count;
     if (stacks_ == nullptr) {
       throw Error("gpu.out-of-memory", text("could not reserve ", count, " stacks of ", stack_bytes, " bytes"),
                   "Free memory, or raise the process's limit of address space");
     }
-    fibers_.assign(count, Fiber{});
+    fibers_.clear();
+    fibers_.resize(count);
     array_ = fibers_.data();
   }
 
@@ -182,22 +146,8 @@ class Fibers {
     if (fiber.thread != nullptr) __tsan_destroy_fiber(fiber.thread);  // its calls never returned
     fiber.thread = __tsan_create_fiber(0);
 #endif
-    std::byte* const top = stack_of(index) + stack_bytes;
     unpoison(stack_of(index), stack_bytes);
-#if defined(__x86_64__)
-    // switch_stack pops six registers and a return address. At function entry the stack pointer is 8 bytes off a
-    // multiple of 16.
-    auto** const words = reinterpret_cast<void**>(top - 64);
-    for (int i = 0; i < 8; ++i) words[i] = nullptr;
-    words[6] = reinterpret_cast<void*>(&Fibers::first_entry);
-    fiber.stack_pointer = words;
-#else
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = top - stack_bytes;
-    fiber.context.uc_stack.ss_size = stack_bytes;
-    fiber.context.uc_link = nullptr;
-    makecontext(&fiber.context, &Fibers::first_entry, 0);
-#endif
+    fiber.context.prepare(stack_of(index), stack_bytes, &Fibers::first_entry);
   }
 
   SLM_NO_RACE_CHECK static void first_entry() {
@@ -219,11 +169,7 @@ class Fibers {
     if (&from == &outside_) outside_.thread = __tsan_get_current_fiber();
     __tsan_switch_to_fiber(to.thread, 1);  // 1: a switch does not order memory
 #endif
-#if defined(__x86_64__)
-    switch_stack(&from.stack_pointer, to.stack_pointer);
-#else
-    swapcontext(&from.context, &to.context);
-#endif
+    slm::detail::StackContext::change(from.context, to.context);
     arrived(from.fake_stack);
   }
 

@@ -3,11 +3,11 @@
 
 #include <chrono>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,7 +75,7 @@ class LanesRuntime {
   /// Filled with 0xFF, so that reads of unwritten memory return NaN.
   void* allocate(std::size_t bytes) {
     const std::size_t whole = (bytes + 255) / 256 * 256;
-    void* const memory = whole < bytes ? nullptr : std::aligned_alloc(256, whole == 0 ? 256 : whole);
+    void* const memory = whole < bytes ? nullptr : ::operator new(whole, alignment, std::nothrow);
     if (memory == nullptr) {
       throw Error("gpu.out-of-memory", text("could not allocate ", bytes, " bytes"),
                   "Lower the context (LoadOptions::context, --context)");
@@ -83,9 +83,9 @@ class LanesRuntime {
     std::memset(memory, 0xff, bytes);
     return memory;
   }
-  void release(void* memory) noexcept { std::free(memory); }
+  void release(void* memory) noexcept { ::operator delete(memory, alignment); }
   void* allocate_host(std::size_t bytes) { return allocate(bytes); }
-  void release_host(void* memory) noexcept { std::free(memory); }
+  void release_host(void* memory) noexcept { ::operator delete(memory, alignment); }
 
   Stream make_stream() {
     Stream stream;
@@ -158,6 +158,8 @@ class LanesRuntime {
   long launches() const { return state_->launches; }
 
  private:
+  static constexpr std::align_val_t alignment{256};
+
   struct State {
     int device = 0;
     gpu::DeviceInfo info;

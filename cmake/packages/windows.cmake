@@ -1,0 +1,11 @@
+# The archive of `cpack --preset windows`: the program slm with a pair of models, and the headers.
+set(CPACK_GENERATOR ZIP)
+set(CPACK_PACKAGE_FILE_NAME "slm-${PROJECT_VERSION}-windows-x86_64")
+set(CPACK_STRIP_FILES ON)
+set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+set(CPACK_COMPONENTS_ALL dev)
+if(TARGET slm_program)
+  list(APPEND CPACK_COMPONENTS_ALL program)
+endif()
+include(CPack)
