@@ -250,9 +250,9 @@ inline StatedQuantization read_quantization_json(const Json& json, const std::st
 /// The quantization that a model folder declares: in config.json, else in side files of older writers; not stated if
 /// absent.
 inline StatedQuantization read_quantization(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "config.json";
-  const std::string file = path.string();
-  const OwnedJson config = read_json_object(path);
+  const std::filesystem::path config_path = folder / "config.json";
+  const std::string file = config_path.string();
+  const OwnedJson config = read_json_object(config_path);
   const auto block = [&](const Json& holder) -> const Json* {
     for (const char* name : {"quantization_config", "compression_config"}) {
       const auto found = holder.find(name);
