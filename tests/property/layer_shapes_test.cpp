@@ -64,7 +64,7 @@ TEST_CASE("a layer that reads the keys and values of another one keeps none") {
   CHECK(layout.layer(0).keys != layout.layer(1).keys);
 }
 
-TEST_CASE("keys that are values take the place of both, and heads of another shape that of their own") {
+TEST_CASE("keys that are values take the place of both, and heads of another shape have separate pages") {
   const AnyModel model = load(fixture("models/gemma4-moe"), backend::Cpu{1});
   const KvLayout layout = detail::paged(model.pool()).layout();
   REQUIRE(layout.kinds().size() == 2);

@@ -183,6 +183,9 @@ TEST_CASE("contradictory layers are rejected by name") {
   CHECK(fault("granitehybrid", {{"position_embedding_type", "alibi"}}) == "config.unsupported");
   CHECK(fault("granitehybrid", {{"time_step_limit", {0.001, 0.1}}}) == "config.unsupported");
   CHECK(fault("granitehybrid", {{"time_step_limit", {0, "Infinity"}}}) == "no error");
+  CHECK(fault("bamba", {{"attn_layer_indices", {4}}}) == "json.bad-field");
+  CHECK(fault("bamba", {{"mamba_n_heads", 9}}) == "config.contradictory");
+  CHECK(fault("bamba", {{"mamba_n_groups", 3}}) == "config.unsound");
   CHECK(fault("falcon-h1", {{"mlp_multipliers", {1}}}) == "json.bad-field");
   CHECK(fault("falcon-h1", {{"key_multiplier", 0}}) == "json.bad-field");
   CHECK(fault("falcon-h1", {{"ssm_multipliers", {1, 1, 1, 1, "1"}}}) == "json.bad-field");

@@ -78,6 +78,7 @@ inline const std::vector<std::string> newer_fixtures = {"apertus",
                                                         "mixtral-window",
                                                         "olmoe",
                                                         "olmoe-clip",
+                                                        "phimoe",
                                                         "qwen2moe",
                                                         "qwen2moe-dense-layers",
                                                         "qwen3moe",
@@ -108,6 +109,6 @@ inline const std::vector<std::string> newer_traits = {"apertus",
 /// Of the mixtures of experts and of layers of different shapes, one with each trait. Only CPUs without ranks run them.
 inline const std::vector<std::string> mixture_traits = {
     "ernie4.5-moe", "gpt-oss-trunc",         "granitemoeshared", "olmoe-clip", "qwen2moe-dense-layers",
-    "qwen3moe",     "qwen3moe-dense-layers", "gemma4-e2b",       "gemma4-moe"};
+    "qwen3moe",     "qwen3moe-dense-layers", "gemma4-e2b",       "gemma4-moe", "phimoe"};
 
 }  // namespace slm::testing

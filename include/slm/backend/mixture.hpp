@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -90,11 +91,33 @@ inline std::vector<bool> kept_groups(const Routing& routing, std::span<const flo
   return kept;
 }
 
+/// Chooses two experts, one after the other: the one with the largest logit of those left, weighted by its share of a
+/// softmax over those left that are close to it.
+inline void choose_masked(const Routing& routing, std::span<const float> logits, std::span<Choice> choices) {
+  std::vector<bool> left(logits.size(), true);
+  for (Choice& choice : choices) {
+    float best = -std::numeric_limits<float>::infinity();
+    choice.expert = -1;
+    for (std::size_t e = 0; e < logits.size(); ++e) {
+      if (left[e] && (choice.expert < 0 || logits[e] > best)) best = logits[e], choice.expert = static_cast<int>(e);
+    }
+    float sum = 0;
+    for (std::size_t e = 0; e < logits.size(); ++e) {
+      const bool far = (best - logits[e]) / std::max(std::abs(logits[e]), best) > routing.settings.closeness;
+      if (left[e] && !far) sum += std::exp(logits[e] - best);
+    }
+    choice.weight = 1 / sum;
+    left[static_cast<std::size_t>(choice.expert)] = false;
+  }
+  std::sort(choices.begin(), choices.end(), [](const Choice& a, const Choice& b) { return a.expert < b.expert; });
+}
+
 }  // namespace detail
 
 /// Chooses the experts of a row from the router's logits, which become scores. choices [chosen]: by ascending index. Of
 /// equal scores the one with the lower index is chosen first.
 inline void choose_experts(const Routing& routing, std::span<float> logits, std::span<Choice> choices) {
+  if (routing.scores == RouterScores::masked) return detail::choose_masked(routing, logits, choices);
   if (routing.scores == RouterScores::softmax) {
     const float largest = *std::max_element(logits.begin(), logits.end());
     float sum = 0;

@@ -35,6 +35,7 @@ constexpr std::string_view fault_of(const MixtureConfig& mixture, int layers) {
   if (mixture.ffn < 1 || mixture.ffn > 1 << 22) return "the width of an expert must be 1..4194304";
   if (mixture.shared_ffn < 0 || mixture.shared_ffn > 1 << 22) return "the width of a shared expert must be 0..4194304";
   if (mixture.shared_gate && mixture.shared_ffn == 0) return "a gate of a shared expert needs a shared expert";
+  if (mixture.scores == RouterScores::masked && mixture.chosen != 2) return "masked scores choose two experts";
   if (mixture.beside_mlp && (mixture.shared_ffn != 0 || mixture.expert_bias || mixture.router_bias))
     return "experts beside an MLP have no shared expert and no biases";
   return {};

@@ -6,12 +6,17 @@
 namespace slm { inline namespace v0_1 {
 
 /// How the router's logits become scores.
-enum class RouterScores { softmax, sigmoid };
+enum class RouterScores {
+  softmax,
+  sigmoid,
+  masked,  // two experts, one after the other: each by a softmax over those whose logit is close to the largest
+};
 
 constexpr std::string_view name_of(RouterScores scores) {
   switch (scores) {
     case RouterScores::softmax: return "softmax";
     case RouterScores::sigmoid: return "sigmoid";
+    case RouterScores::masked: return "masked";
   }
   return "?";
 }
@@ -31,6 +36,7 @@ struct RouterSettings {
   // most the limit, and u is up, clamped to [-limit, limit].
   float gate_limit = 0;
   float gate_alpha = 1;
+  float closeness = 0;  // of masked scores: the largest part of a logit by which it differs from the largest one
 
   bool operator==(const RouterSettings&) const = default;
 };

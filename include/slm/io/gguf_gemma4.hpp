@@ -13,7 +13,6 @@
 #include "slm/io/families/gemma4.hpp"
 #include "slm/io/family.hpp"
 #include "slm/io/gguf_file.hpp"
-#include "slm/io/gguf_frequencies.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 

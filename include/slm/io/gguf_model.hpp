@@ -19,7 +19,6 @@
 #include "slm/io/gguf_architectures.hpp"
 #include "slm/io/gguf_families.hpp"
 #include "slm/io/gguf_file.hpp"
-#include "slm/io/gguf_frequencies.hpp"
 #include "slm/io/gguf_gemma4.hpp"
 #include "slm/io/gguf_mixers.hpp"
 #include "slm/io/gguf_mixture.hpp"

@@ -240,7 +240,7 @@ class LoadedModel {
   }
 
   /// The layers' own inputs from the embedding x: (norm(matrix . x / sqrt(hidden)) + table[token] * sqrt(width)) /
-  /// sqrt(2), where the norm is over the part of a layer, and its weights contain 1 / sqrt(2). Uses the scratch memory
+  /// sqrt(2), where the norm covers the part of one layer, and its weights contain 1 / sqrt(2). Uses the scratch memory
   /// `mixed`.
   Rows layer_inputs([[maybe_unused]] Step& step, [[maybe_unused]] const Rows& x) const {
     if constexpr (ShapesLayers<Step>) {

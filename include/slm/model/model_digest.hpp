@@ -61,6 +61,7 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
   add_unusual(static_cast<float>(settings.router.kept_groups), 0);
   add_unusual(settings.router.gate_limit, 0);
   add_unusual(settings.router.gate_alpha, 1);
+  add_unusual(settings.router.closeness, 0);
   if (const LayerFactors& factors = settings.factors; factors != LayerFactors{}) {
     for (const float factor : {factors.attention_in, factors.attention_out, factors.mixer_in, factors.mixer_out,
                                factors.mlp_gate, factors.mlp_out})

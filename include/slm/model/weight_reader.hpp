@@ -25,7 +25,6 @@
 #include "slm/model/expert_reader.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/load_options.hpp"
-#include "slm/model/mixer_reader.hpp"
 #include "slm/model/stored_rows.hpp"
 
 namespace slm { inline namespace v0_1 {

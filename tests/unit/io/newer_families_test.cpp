@@ -104,6 +104,22 @@ TEST_CASE("a mixture of experts that cannot be is refused by name") {
              Catch::Contains("'moe_num_shared_experts'"));
 }
 
+TEST_CASE("Phi MoE chooses two experts, with one factor of LongRoPE") {
+  CHECK_THAT(fault("phimoe", {{"num_experts_per_tok", 3}}),
+             Catch::Contains("config.unsupported") && Catch::Contains("3 experts of a token"));
+  CHECK_THAT(fault("phimoe", {{"router_jitter_noise", -1}}), Catch::Contains("'router_jitter_noise'"));
+  const Json factors(std::vector<double>(5, 1.5));
+  Json rope{{"type", "longrope"},   {"short_factor", factors}, {"long_factor", factors},
+            {"short_mscale", 1.25}, {"long_mscale", 1.25},     {"original_max_position_embeddings", 64}};
+  Json config = config_of("phimoe");
+  config.erase("rope_parameters");
+  config["rope_scaling"] = rope;
+  CHECK(read(config).settings.rope_scaling.attention_factor == 1.25f);
+  rope["long_mscale"] = 1.5;
+  CHECK_THAT(fault("phimoe", {{"rope_parameters", nullptr}, {"rope_scaling", rope}}),
+             Catch::Contains("config.unsupported") && Catch::Contains("long_mscale"));
+}
+
 TEST_CASE("EXAONE 3 is Llama under other names") {
   const Checkpoint llama(fixture("models/llama-mha3h"));
   const ModelConfig& shape = llama.config();

@@ -103,6 +103,18 @@ TEST_CASE("a router chooses the best experts, of equal ones those with the lower
       .experts = 4, .chosen = 1, .scores = RouterScores::sigmoid, .settings = {.groups = 2, .kept_groups = 1}};
   CHECK(chosen(grouped, {3, -9, 1, 1})[0].first == 2);  // the group with the best pair, not with the best expert
   CHECK(chosen(grouped, {1, 1, 1, 1})[0].first == 0);
+  // One after the other: each weight is a share among the logits left that are within a part of 0.1 of the largest.
+  const Routing masked{.experts = 4, .chosen = 2, .scores = RouterScores::masked, .settings = {.closeness = 0.1f}};
+  CHECK(chosen(masked, {1, 8, 4, 2}) == std::vector<std::pair<int, float>>{{1, 1.0f}, {2, 1.0f}});
+  const auto close = chosen(masked, {10, 10.5f, 1, 9.8f});  // 10.5, 10 and 9.8; then 10 and 9.8
+  CHECK(close[0].first == 0);
+  CHECK(close[0].second == Approx(1 / (1 + std::exp(-0.2))));
+  CHECK(close[1].first == 1);
+  CHECK(close[1].second == Approx(1 / (1 + std::exp(-0.5) + std::exp(-0.7))));
+  CHECK(chosen(masked, {-5, -5, -5, -5})[1].first == 1);
+  const float factors[] = {1, 3, 1, 1};
+  CHECK(chosen({.experts = 4, .chosen = 1, .factors = factors}, {0, 0.1f, 0, 0})[0].second ==
+        Approx(3 * chosen({.experts = 4, .chosen = 1}, {0, 0.1f, 0, 0})[0].second));
   const float none = std::numeric_limits<float>::quiet_NaN();
   const auto unsound = chosen(two, {none, none, none, none});
   CHECK((unsound[0].first == 0 && unsound[1].first == 1));

@@ -1,4 +1,4 @@
-// Families with Mamba-2 layers: Granite 4 H, Falcon-H1 and Nemotron-H.
+// Families with Mamba-2 layers: Granite 4 H, Bamba, Falcon-H1 and Nemotron-H.
 #pragma once
 
 #include <array>
@@ -73,6 +73,22 @@ inline void read_granite_hybrid(const JsonFields& fields, ModelDescription& mode
   }
   read_mamba2(fields, expanded_width(fields, config), config);
   if (fields.has("layer_types")) return read_layer_kinds(fields, {"mamba", "linear_attention"}, config);
+  for (int l = 0; l < config.layers; ++l) set_recurrent(config, l);
+}
+
+/// Mamba-2, or attention in the layers of attn_layer_indices, of whose heads a half rotates.
+inline void read_bamba(const JsonFields& fields, ModelDescription& model) {
+  ModelConfig& config = model.config;
+  read_shape(fields, config);
+  split_evenly(fields.file(), config);
+  config.activation = read_activation(fields, "hidden_act", "silu");
+  read_biases(fields, config);
+  model.settings.context = fields.integer("max_position_embeddings", 1, 1 << 24, 262144);
+  model.settings.norm_epsilon = fields.number("rms_norm_eps", 0, 1, 1e-5f);
+  read_rope(fields, model, 0.5f);
+  read_mamba2(fields, expanded_width(fields, config), config);
+  read_tied(fields, model);
+  if (fields.has("attn_layer_indices")) return read_attention_layers(fields, "attn_layer_indices", config);
   for (int l = 0; l < config.layers; ++l) set_recurrent(config, l);
 }
 
@@ -219,18 +235,21 @@ inline constexpr Family granite_hybrid{.model_type = "granitemoehybrid",
                                                  .experts = granite_experts},
                                        .read = read_granite_hybrid};
 
-inline constexpr Family falcon_h1{.model_type = "falcon_h1",
-                                  .architecture = "FalconH1ForCausalLM",
-                                  .names = {.final_norm = "final_layernorm",
-                                            .mlp_norm = "pre_ff_layernorm",
-                                            .up = {"feed_forward.gate_proj", "feed_forward.up_proj"},
-                                            .down = "feed_forward.down_proj",
-                                            .mixer_in = {"mamba.in_proj"},
-                                            .mixer_conv = "mamba.conv1d",
-                                            .mixer_out = "mamba.out_proj",
-                                            .mixer_norm = "mamba.norm",
-                                            .mixer_vectors = {"mamba.A_log", "mamba.dt_bias", "mamba.D"}},
-                                  .read = read_falcon_h1};
+inline constexpr TensorTable falcon_h1_names{.final_norm = "final_layernorm",
+                                             .mlp_norm = "pre_ff_layernorm",
+                                             .up = {"feed_forward.gate_proj", "feed_forward.up_proj"},
+                                             .down = "feed_forward.down_proj",
+                                             .mixer_in = {"mamba.in_proj"},
+                                             .mixer_conv = "mamba.conv1d",
+                                             .mixer_out = "mamba.out_proj",
+                                             .mixer_norm = "mamba.norm",
+                                             .mixer_vectors = {"mamba.A_log", "mamba.dt_bias", "mamba.D"}};
+
+inline constexpr Family falcon_h1{
+    .model_type = "falcon_h1", .architecture = "FalconH1ForCausalLM", .names = falcon_h1_names, .read = read_falcon_h1};
+
+inline constexpr Family bamba{
+    .model_type = "bamba", .architecture = "BambaForCausalLM", .names = falcon_h1_names, .read = read_bamba};
 
 inline constexpr Family nemotron_h{.model_type = "nemotron_h",
                                    .architecture = "NemotronHForCausalLM",

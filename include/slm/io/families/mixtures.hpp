@@ -1,4 +1,4 @@
-// Mixtral, OLMoE, Granite MoE and ERNIE 4.5 MoE: experts in place of the MLPs of Llama's relatives.
+// Mixtral, Phi MoE, OLMoE, Granite MoE and ERNIE 4.5 MoE: experts in place of the MLPs of Llama's relatives.
 #pragma once
 
 #include <utility>
@@ -15,6 +15,30 @@ inline void read_mixtral(const JsonFields& fields, ModelDescription& model) {
   model.settings.window = read_window(fields, 0);
   read_experts(fields, {"num_local_experts"}, "intermediate_size", model);
   model.settings.router.normalizes = true;
+}
+
+/// LayerNorms and biases; two experts, chosen one after the other.
+inline void read_phimoe(const JsonFields& fields, ModelDescription& model) {
+  read_llama_like(fields, model, 1e-5f, 1e6f);
+  ModelConfig& config = model.config;
+  ModelSettings& settings = model.settings;
+  config.norm = NormKind::layer;
+  config.norm_affine = NormAffine::weight_and_bias;
+  if (fields.boolean("attention_bias", false)) config.attention_bias = AttentionBias::all;
+  config.head_bias = fields.boolean("lm_head_bias", false);
+  settings.window = read_window(fields, 0);
+  for (const char* name : {"rope_scaling", "rope_parameters"}) {  // LongRoPE with a stated factor of cosines and sines
+    if (!fields.has(name) || !fields.object(name).has("short_mscale")) continue;
+    const JsonFields rope = fields.object(name);
+    settings.rope_scaling.attention_factor = rope.number("short_mscale", 1e-3, 1e3);
+    if (rope.number("long_mscale", 1e-3, 1e3) != settings.rope_scaling.attention_factor)
+      throw unsupported(fields.file(), "two factors of LongRoPE (short_mscale, long_mscale)");
+  }
+  read_experts(fields, {"num_local_experts"}, "intermediate_size", model);
+  if (config.mixture.chosen != 2)
+    throw unsupported(fields.file(), text(config.mixture.chosen, " experts of a token (slm has 2)"));
+  config.mixture.scores = RouterScores::masked;
+  settings.router.closeness = 2 * fields.number("router_jitter_noise", 0, 1e3, 0.01f);
 }
 
 inline void read_olmoe(const JsonFields& fields, ModelDescription& model) {
@@ -70,15 +94,21 @@ inline void read_ernie4_5_moe(const JsonFields& fields, ModelDescription& model)
   read_ernie_dense_layers(fields, model);
 }
 
-inline constexpr Family mixtral{
-    .model_type = "mixtral",
-    .architecture = "MixtralForCausalLM",
-    .names = {.experts = {.router = "block_sparse_moe.gate",
-                          .up = {"block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3"},
-                          .down = "block_sparse_moe.experts.{}.w2",
-                          .all_up = {},
-                          .all_down = {}}},
-    .read = read_mixtral};
+inline constexpr ExpertTable mixtral_experts{.router = "block_sparse_moe.gate",
+                                             .up = {"block_sparse_moe.experts.{}.w1", "block_sparse_moe.experts.{}.w3"},
+                                             .down = "block_sparse_moe.experts.{}.w2",
+                                             .all_up = {},
+                                             .all_down = {}};
+
+inline constexpr Family mixtral{.model_type = "mixtral",
+                                .architecture = "MixtralForCausalLM",
+                                .names = {.experts = mixtral_experts},
+                                .read = read_mixtral};
+
+inline constexpr Family phimoe{.model_type = "phimoe",
+                               .architecture = "PhimoeForCausalLM",
+                               .names = {.experts = mixtral_experts},
+                               .read = read_phimoe};
 
 inline constexpr Family olmoe{.model_type = "olmoe",
                               .architecture = "OlmoeForCausalLM",
