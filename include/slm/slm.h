@@ -80,6 +80,18 @@ SLM_API void slm_free(void* array);
 
 enum { SLM_KV_DEFAULT = 0, SLM_KV_F32 = 1, SLM_KV_F16 = 2, SLM_KV_BF16 = 3, SLM_KV_INT8 = 4 };
 
+/* Threads of the application that compute the steps of a model. `run` calls part(loop, i) once for each i from 0 to
+ * parts - 1, in any order and on any threads, and returns after all calls have ended: 0, or non-zero after an error,
+ * when no call runs any more. `loop` is passed on. No part waits for another one. A thread that waits in `run` must not
+ * use the same model. Several models may call `run` at the same time. */
+typedef struct slm_executor {
+  size_t size;
+  int32_t threads;  /* how many parts may run at the same time: 1 to 1024 */
+  int32_t reserved; /* 0 */
+  int (*run)(void* user, int32_t parts, void (*part)(void* loop, int32_t index), void* loop);
+  void* user;
+} slm_executor;
+
 typedef struct slm_load_options {
   size_t size;
   int32_t context;      /* maximum tokens of a sequence; 0: the checkpoint's limit */
@@ -90,6 +102,7 @@ typedef struct slm_load_options {
   int32_t reserved;     /* 0 */
   int (*progress)(void* user, double share); /* share: 0 to 1; non-zero ends the loading: "c.cancelled" */
   void* user;
+  const slm_executor* executor; /* NULL: the library's own threads. With one, threads limits its parts. Copied */
 } slm_load_options;
 
 typedef struct slm_model_info {

@@ -145,6 +145,39 @@ static void test_generator(const slm_model* target, const slm_model* draft, cons
   slm_generator_free(generator);
 }
 
+static int run_reversed(void* user, int32_t parts, void (*part)(void* loop, int32_t index), void* loop) {
+  ++*(int*)user;
+  while (parts-- > 0) part(loop, parts);
+  return 0;
+}
+
+static void test_executor(const char* path, const slm_token* prompt, size_t count) {
+  static float expected[WIDEST];
+  const size_t expected_count = expected_logits(path, prompt, count, expected, WIDEST);
+  const float* values = NULL;
+  size_t width = 0;
+  slm_model* model = NULL;
+  slm_session* session = NULL;
+  slm_load_options options;
+  slm_executor executor;
+  int runs = 0;
+  memset(&options, 0, sizeof options);
+  memset(&executor, 0, sizeof executor);
+  options.size = sizeof options;
+  options.executor = &executor;
+  executor.size = sizeof executor;
+  executor.threads = 3;
+  executor.run = run_reversed;
+  executor.user = &runs;
+  CHECK_OK(slm_model_load(path, &options, &model));
+  memset(&executor, 0, sizeof executor); /* it was copied */
+  CHECK_OK(slm_session_create(model, &session));
+  CHECK_OK(slm_session_forward(session, prompt, count, SLM_ROWS_LOGITS, 1, &values, &width));
+  CHECK(width == expected_count && memcmp(values, expected, width * sizeof *values) == 0 && runs > 0);
+  slm_session_free(session);
+  slm_model_free(model);
+}
+
 static void test_rows(const slm_model* target, const char* path, const slm_token* prompt, size_t count) {
   static float expected[WIDEST];
   const float* values = NULL;
@@ -299,6 +332,7 @@ int main(int argc, char** argv) {
   test_template(target_path);
   test_generator(target, draft, target_path, tokenizer, prompt, count);
   test_rows(target, target_path, prompt, count);
+  test_executor(target_path, prompt, count);
   test_engine(target, target_path, prompt, count);
   test_estimate(target, target_path, draft_path);
   test_adapter(argv[1]);

@@ -1,4 +1,5 @@
 /* Wrong arguments return codes: null pointers, structs of other sizes, unknown values, bad paths. */
+#include <stddef.h>
 #include <stdint.h>
 
 #include "check.h"
@@ -31,10 +32,49 @@ static int cancel(void* user, const slm_generated* token) {
  * the second argument of read_struct() in tools/c_api. */
 static void test_sizes(void) {
   if (sizeof(void*) != 8) return;
-  CHECK(sizeof(slm_load_options) == 48 && sizeof(slm_model_info) == 32 && sizeof(slm_template_options) == 40);
+  CHECK(sizeof(slm_load_options) == 56 && sizeof(slm_model_info) == 32 && sizeof(slm_template_options) == 40);
   CHECK(sizeof(slm_request) == 128 && sizeof(slm_logprob) == 16 && sizeof(slm_generated) == 48);
   CHECK(sizeof(slm_stats) == 80 && sizeof(slm_drafting) == 32 && sizeof(slm_engine_options) == 64);
+  CHECK(sizeof(slm_executor) == 32 && offsetof(slm_load_options, executor) == 48);
   CHECK(sizeof(slm_scheduling) == 40 && sizeof(slm_estimate_options) == 40 && sizeof(slm_memory) == 48);
+}
+
+static int run_nothing(void* user, int32_t parts, void (*part)(void* loop, int32_t index), void* loop) {
+  (void)user;
+  (void)parts;
+  (void)part;
+  (void)loop;
+  return 3;
+}
+
+static void test_executors(const char* target) {
+  static const slm_token tokens[] = {1, 2, 3};
+  slm_load_options options;
+  slm_executor executor;
+  slm_model* model = NULL;
+  slm_session* session = NULL;
+  const float* values = NULL;
+  size_t width = 0;
+  memset(&options, 0, sizeof options);
+  memset(&executor, 0, sizeof executor);
+  options.size = sizeof options;
+  options.executor = &executor;
+  CHECK_FAILS(slm_model_load(target, &options, &model), SLM_ERROR_ARGUMENT, "c.struct-size");
+  executor.size = sizeof executor;
+  CHECK_FAILS(slm_model_load(target, &options, &model), SLM_ERROR_ARGUMENT, "c.null");
+  executor.run = run_nothing;
+  CHECK_FAILS(slm_model_load(target, &options, &model), SLM_ERROR_FAILED, "backend.invalid-threads");
+  executor.threads = 4;
+  options.size = offsetof(slm_load_options, executor); /* of a program that was compiled before executors */
+  CHECK_OK(slm_model_load(target, &options, &model));
+  slm_model_free(model);
+  options.size = sizeof options;
+  CHECK_OK(slm_model_load(target, &options, &model));
+  CHECK_OK(slm_session_create(model, &session));
+  CHECK_FAILS(slm_session_forward(session, tokens, 3, SLM_ROWS_LOGITS, 1, &values, &width), SLM_ERROR_FAILED,
+              "backend.executor");
+  slm_session_free(session);
+  slm_model_free(model);
 }
 
 static void test_structs(const char* target) {
@@ -224,6 +264,7 @@ static void test_engines(const slm_model* model) {
 void test_hostile_arguments(const char* target) {
   slm_model* model = NULL;
   test_sizes();
+  test_executors(target);
   test_structs(target);
   test_paths(target);
   CHECK_OK(slm_model_load(target, NULL, &model));

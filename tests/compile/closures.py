@@ -20,14 +20,14 @@ MODELS = r"^(model|backend|decode|config)/"
 # The readers of config.json include a header of each group of families (io/families). A decoder with the functions includes
 # the sources of drafts, the map of tokens, the control of the draft length and the rounds (decode/), one header each, and
 # ten headers of recurrent layers. The families with Mamba-2 and gpt-oss have a header each, and so have the forms of their tensors.
-# core/os has a header of each subject.
+# core/os has a header of each subject; the executor of an application is one.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (276, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((112, 95), (277, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (49, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/chat.hpp": ((150, 105), (375, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/adapters.hpp": ((35, 85), (110, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((125, 105), (301, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/chat.hpp": ((150, 105), (376, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/adapters.hpp": ((35, 85), (111, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((125, 105), (302, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

@@ -71,6 +71,10 @@ class Programs(unittest.TestCase):
         prompts = ["def add(a, b):", "class Reader:", "import os"]
         self.assertEqual(example("batch", *prompts), "".join(p + generate(p, 32)["text"] + "\n---\n" for p in prompts))
 
+    def test_the_threads_of_an_application_compute_the_same_text(self):
+        prompt = "def read_config(path):"
+        self.assertEqual(example("own_threads", prompt), generate(prompt, 48)["text"] + "\n")
+
     def test_an_event_loop_answers_each_line_as_alone(self):
         prompts = ["def add(a, b):", "class Reader:", "import os"]
         answers = example("event_loop", stdin="".join(prompt + "\n" for prompt in prompts)).split("\n---\n")

@@ -1,7 +1,9 @@
 // The C interface: models, adapters, and sessions.
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 #include "handles.hpp"
@@ -33,9 +35,30 @@ std::optional<slm::KvFormat> cache_format_of(std::int32_t format) {
   throw misuse("c.value", slm::text("expected one of SLM_KV_..., found ", format), "Set cache_format to one of them");
 }
 
-slm::DefaultBackend device_of(std::int32_t threads) {
-  if (threads == 0) return slm::backend::default_device<slm::DefaultBackend>();
-  return slm::DefaultBackend({.threads = threads});
+/// The executor of a C program.
+class CallbackExecutor : public slm::Executor {
+ public:
+  explicit CallbackExecutor(const slm_executor& callbacks) : callbacks_(callbacks) {}
+
+  int threads() const override { return callbacks_.threads; }
+  void run(int parts, Part part) override {
+    const auto call = [](void* loop, std::int32_t index) { (*static_cast<const Part*>(loop))(index); };
+    const int status = callbacks_.run(callbacks_.user, parts, call, &part);
+    if (status != 0) throw std::runtime_error(slm::text("status ", status));
+  }
+
+ private:
+  slm_executor callbacks_;
+};
+
+slm::DefaultBackend device_of(const slm_load_options& options) {
+  if (options.executor != nullptr) {
+    const auto callbacks = read_struct(options.executor, sizeof(slm_executor), "slm_executor");
+    if (callbacks.run == nullptr) throw misuse("c.null", "expected run in slm_executor, found NULL", "Set it");
+    return slm::DefaultBackend({.threads = options.threads, .executor = std::make_shared<CallbackExecutor>(callbacks)});
+  }
+  if (options.threads == 0) return slm::backend::default_device<slm::DefaultBackend>();
+  return slm::DefaultBackend({.threads = options.threads});
 }
 
 slm::RowResult rows_of(std::int32_t kind) {
@@ -57,7 +80,7 @@ slm_status slm_model_load(const char* path, const slm_load_options* options, slm
   return guarded([&] {
     required(out, "out");
     const auto folder = c_api::path_of(path, "path");
-    const auto given = c_api::read_struct(options, sizeof(slm_load_options), "slm_load_options");
+    const auto given = c_api::read_struct(options, offsetof(slm_load_options, executor), "slm_load_options");
     slm::LoadOptions loading{.context = given.context,
                              .cache_format = c_api::cache_format_of(given.cache_format),
                              .head_tokens = given.head_tokens,
@@ -68,7 +91,7 @@ slm_status slm_model_load(const char* path, const slm_load_options* options, slm
         throw slm::Error("c.cancelled", "the callback ended the loading", "Load the model again");
       };
     }
-    *out = new slm_model{slm::load(folder, c_api::device_of(given.threads), loading)};
+    *out = new slm_model{slm::load(folder, c_api::device_of(given), loading)};
   });
 }
 

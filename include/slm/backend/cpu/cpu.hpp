@@ -57,7 +57,7 @@ class Cpu : private cpu::Products {
   using Matrix = typename cpu::MatrixOf<Format>::type;
 
   /// Throws backend.invalid-threads, backend.no-thread, backend.unsupported-instruction-set.
-  Cpu(CpuOptions options = {}) : Products(options), copies_weights_(options.copy_weights) {}
+  Cpu(const CpuOptions& options = {}) : Products(options), copies_weights_(options.copy_weights) {}
   explicit Cpu(int threads) : Cpu(CpuOptions{.threads = checked(threads)}) {}
 
   /// The process-wide default device: created on first use, destroyed with its last handle. Throws like Cpu().
@@ -108,8 +108,8 @@ class Cpu : private cpu::Products {
         });
         return mixed;
       }
-      const std::lock_guard lock(state_->mutex);
-      return Mixed(cpu::CodeMatrix::stack(sources, state_->pool));
+      const auto lock = locked();
+      return Mixed(cpu::CodeMatrix::stack(sources, *state_->pool));
     }
   }
 

@@ -1,7 +1,10 @@
 // Options of backend::Cpu.
 #pragma once
 
+#include <memory>
+
 #include "slm/backend/cpu/isa.hpp"
+#include "slm/core/executor.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
@@ -33,13 +36,16 @@ constexpr const char* name_of(DenseActivations activations) {
 }
 
 struct CpuOptions {
-  int threads = 0;           // 0: one per usable core
+  int threads = 0;           // 0: one per usable core, in a pool that all such devices of the process share
   Isa isa = Isa::automatic;  // for tests; default: the best set of this machine
   Int4Activations activations = Int4Activations::automatic;
   DenseActivations dense_activations = DenseActivations::exact;
   /// Copies floating-point weights into huge pages at load, instead of reading the mapped file. Decoding is faster, but
   /// uses additional memory. Quantized models always do this.
   bool copy_weights = false;
+  /// Threads of the application that run the device's loops; null: slm's own. `threads` limits the parts of a loop; 0:
+  /// executor->threads().
+  std::shared_ptr<Executor> executor = {};
 };
 
 }}}

@@ -23,6 +23,7 @@
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/dense_matrix.hpp"
 #include "slm/backend/mixed_matrix.hpp"
+#include "slm/core/error.hpp"
 #include "slm/lm/adapter.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
@@ -38,10 +39,10 @@ struct AdaptedRun {
 class Products {
  public:
   /// Throws backend.no-thread, backend.invalid-threads, backend.unsupported-instruction-set.
-  explicit Products(CpuOptions options) : state_(std::make_shared<State>(options)) {}
+  explicit Products(const CpuOptions& options) : state_(std::make_shared<State>(options)) {}
   Products(const Products&) = default;
 
-  int threads() const noexcept { return state_->pool.threads(); }
+  int threads() const noexcept { return state_->pool->threads(); }
   Isa isa() const noexcept { return state_->isa; }
   /// Equal for devices that compute the same bits.
   std::uint64_t arithmetic() const noexcept {
@@ -60,13 +61,18 @@ class Products {
   static constexpr double claim_ns = 6000;  // work per claim: a claim costs about 0.2 µs
 
   struct State {
-    explicit State(CpuOptions options)
+    explicit State(const CpuOptions& options)
         : isa(resolve(options.isa)),
           kernels(&cpu::common_kernels(isa)),
           terms(has_bf16_products(isa) ? exact_terms - static_cast<int>(options.dense_activations) : exact_terms),
           code_kernels(&cpu::code_kernels(dot_set(isa), options.activations == Int4Activations::bits8 ? 1 : 2)),
-          pool(options.threads),
-          scratch(static_cast<std::size_t>(pool.threads())) {}
+          pool(pool_of(options)),
+          scratch(static_cast<std::size_t>(pool->threads())) {}
+
+    static std::shared_ptr<ThreadPool> pool_of(const CpuOptions& options) {
+      if (options.executor != nullptr) return std::make_shared<ThreadPool>(options.threads, options.executor);
+      return options.threads == 0 ? ThreadPool::common() : std::make_shared<ThreadPool>(options.threads);
+    }
 
     void reserve_scratch(std::size_t count) {
       for (PageBuffer<float>& buffer : scratch) grow(buffer, count);
@@ -81,7 +87,7 @@ class Products {
     const cpu::CommonKernels* kernels;
     int terms;  // bfloat16 terms per activation for bfloat16 weights
     const cpu::CodeKernels* code_kernels;
-    ThreadPool pool;
+    std::shared_ptr<ThreadPool> pool;
     RopeTable rope;
     AttendTasks attention;
     ExpertScratch experts;
@@ -132,9 +138,19 @@ class Products {
     });
   }
 
+  /// Throws backend.executor-waits.
+  std::unique_lock<std::mutex> locked() const {
+    if (state_->pool->is_waiting_here()) {
+      throw Error("backend.executor-waits",
+                  "expected no use of a device in a thread that waits for parts of a loop of this device, found one",
+                  "Let a thread in Executor::run() take no job that uses a model, or give such jobs another device");
+    }
+    return std::unique_lock(state_->mutex);
+  }
+
   template <class Task>
   void run(int count, double nanoseconds, const Task& task) {
-    state_->pool.run(static_cast<std::uint32_t>(count), task, nanoseconds >= worth_sharing_ns);
+    state_->pool->run(static_cast<std::uint32_t>(count), task, nanoseconds >= worth_sharing_ns);
   }
 
   template <class Format>

@@ -19,14 +19,15 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
-/// Holds the thread pool's lock until destroyed.
+/// Holds the device's lock until destroyed.
 /// Public members: the operations of the concept StepOf.
 class CpuStep : private cpu::ExpertProducts {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
 
-  CpuStep(const cpu::Products& device, const StepPlan& plan) : ExpertProducts(device, plan), lock_(state_->mutex) {
+  /// Throws backend.executor-waits.
+  CpuStep(const cpu::Products& device, const StepPlan& plan) : ExpertProducts(device, plan), lock_(locked()) {
     state_->rope.forget();
   }
 
