@@ -1,4 +1,4 @@
-# The packages of `cpack --preset deb`: libslm-dev for all architectures, and the program slm for this one.
+# The packages of `cpack --preset deb`: libslm-dev for all architectures; the program slm and the C library for this one.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_CONTACT "The maintainers of slm")
 set(CPACK_DEB_COMPONENT_INSTALL ON)
@@ -20,5 +20,14 @@ if(TARGET slm_program)
   set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
   set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
   set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "bubblewrap, python3, python3-matplotlib")  # for slm bench
+endif()
+
+if(TARGET slm_c)
+  list(APPEND CPACK_COMPONENTS_ALL c)
+  get_target_property(slm_abi slm_c SOVERSION)
+  set(CPACK_COMPONENT_C_DESCRIPTION "The C interface: the library libslm, its header slm.h, and what CMake and pkg-config find them by.")
+  set(CPACK_DEBIAN_C_PACKAGE_NAME "libslm${slm_abi}")
+  set(CPACK_DEBIAN_C_PACKAGE_SECTION libs)
+  set(CPACK_DEBIAN_C_PACKAGE_SHLIBDEPS ON)
 endif()
 include(CPack)

@@ -56,12 +56,14 @@ class Packages(unittest.TestCase):
     def test_names_and_versions(self):
         architecture = run("dpkg", "--print-architecture").strip()
         self.assertEqual({path.name for path in self.packages.values()},
-                         {f"libslm-dev_{VERSION}_all.deb", f"slm_{VERSION}_{architecture}.deb"})
+                         {f"libslm-dev_{VERSION}_all.deb", f"slm_{VERSION}_{architecture}.deb", f"libslm1_{VERSION}_{architecture}.deb"})
 
     def test_dependencies_are_named(self):
         self.assertIn("nlohmann-json3-dev (>= 3.10)", self.field("libslm-dev", "Depends"))
         for library in ("libc6", "libstdc++6", "zlib1g"):
             self.assertRegex(self.field("slm", "Depends"), rf"(^|, ){re.escape(library)} ")
+        for library in ("libc6", "libstdc++6"):
+            self.assertRegex(self.field("libslm1", "Depends"), rf"(^|, ){re.escape(library)} ")
 
     def test_without_its_dependency_the_library_is_not_installed(self):
         said = installed_into(SCRATCH / "bare", [self.packages["libslm-dev"]], "", expected=1)
@@ -87,6 +89,13 @@ class Packages(unittest.TestCase):
         flags = run("pkg-config", "--cflags", "--libs", "slm", **self.found).split()
         run(COMPILER, "-std=c++20", CONSUMER / "main.cpp", "-o", SCRATCH / "by_pkg_config", *flags)
         self.check_consumer(SCRATCH / "by_pkg_config")
+
+    def test_a_c_program_builds_with_pkg_config(self):
+        found = {"PKG_CONFIG_LIBDIR": f"{self.root}/usr/lib/pkgconfig"}
+        flags = run("pkg-config", "--cflags", "--libs", "slm_c", **found).split()
+        program = SCRATCH / "c_program"
+        run("cc", "-std=c99", SOURCE / "examples/c/generate.c", "-o", program, *flags)
+        self.assertTrue(run(program, TARGET, TEXT, LD_LIBRARY_PATH=f"{self.root}/usr/lib").startswith(TEXT))
 
     def test_the_program_contains_its_data_files(self):
         pair = self.root / "usr/share/slm/examples/demo_pair"

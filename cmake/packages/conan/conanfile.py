@@ -35,7 +35,7 @@ class Slm(ConanFile):
 
     def generate(self):
         toolchain = CMakeToolchain(self)
-        for part in ("TESTS", "EXAMPLES", "BENCH"):
+        for part in ("TESTS", "EXAMPLES", "BENCH", "C_API"):
             toolchain.cache_variables[f"SLM_BUILD_{part}"] = False
         toolchain.generate()
 
