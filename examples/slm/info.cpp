@@ -170,14 +170,14 @@ OrderedJson formats_of(const slm::Checkpoint& checkpoint) {
   return formats;
 }
 
-/// Bytes of the memory of sequences of `context` tokens on the CPU; 0: that fill the context.
-OrderedJson memory_of(const slm::Checkpoint& checkpoint, int sequences, int context) {
-  slm::EstimateOptions options{.context = context, .sequences = sequences};
+/// Bytes of memory on the CPU. With a draft model, of both. context 0: sequences fill the model's context.
+OrderedJson memory_of(const slm::Checkpoint& checkpoint, slm::EstimateOptions options) {
   const slm::MemoryEstimate all = slm::estimate(checkpoint, options);
   OrderedJson memory{{"weights", all.weights},
                      {"weights_in_file", all.mapped},
-                     {"sequences", sequences},
-                     {"positions", context == 0 ? checkpoint.settings().context : context}};
+                     {"sequences", options.sequences},
+                     {"positions", options.context == 0 ? checkpoint.settings().context : options.context}};
+  if (!options.draft.empty()) memory["draft"] = options.draft.string();
   for (const slm::KvFormat format : slm::kv_formats) {
     options.kv_format = format;
     memory["kv_cache"][std::string{slm::name_of(format)}] = slm::estimate(checkpoint, options).cache;
@@ -187,7 +187,7 @@ OrderedJson memory_of(const slm::Checkpoint& checkpoint, int sequences, int cont
   return memory;
 }
 
-OrderedJson describe(const std::string& folder, int sequences, int context) {
+OrderedJson describe(const std::string& folder, const slm::EstimateOptions& estimated) {
   const std::filesystem::path path = slm::path_of(folder);
   const slm::Checkpoint checkpoint(path);
   const slm::ModelConfig& config = checkpoint.config();
@@ -241,7 +241,7 @@ OrderedJson describe(const std::string& folder, int sequences, int context) {
     }
     json["kv_cache_bytes_per_token"][std::string{slm::name_of(format)}] = bytes;
   }
-  json["memory"] = memory_of(checkpoint, sequences, context);
+  json["memory"] = memory_of(checkpoint, estimated);
   json["tokenizer_vocab"] = nullptr;
   if (checkpoint.gguf() ? checkpoint.gguf()->fields().has("tokenizer.ggml.tokens")
                         : slm::file_exists(path / "tokenizer.json") || slm::file_exists(path / "tokenizer.model")) {
@@ -291,24 +291,38 @@ void add_info(CLI::App& program) {
   auto model = std::make_shared<std::string>();
   auto as_json = std::make_shared<bool>(false);
   auto known = std::make_shared<bool>(false);
-  auto sequences = std::make_shared<int>(1);
-  auto context = std::make_shared<int>(0);
+  auto draft_path = std::make_shared<std::string>();
+  auto estimated = std::make_shared<slm::EstimateOptions>();
   CLI::App& command = *program.add_subcommand("info", "Describe a model's files");
   auto& what = *command.add_option_group("what", "one of");
   what.add_option("model", *model, "model (folder or GGUF file)");
   auto* list = what.add_flag("--known", *known, "list the models known at compile time, as a Markdown table");
   what.require_option(1);
-  command.add_option("--sequences", *sequences, "sequences whose KV cache \"memory\" includes")
+  command.add_option("--sequences", estimated->sequences, "sequences whose KV cache \"memory\" includes")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str()
       ->excludes(list);
-  command.add_option("--context", *context, "tokens of each of them; default: the whole context")
+  command.add_option("--context", estimated->context, "tokens of each of them; default: the whole context")
       ->check(CLI::Range(1, 1 << 30))
       ->excludes(list);
+  auto* draft =
+      command.add_option("--draft", *draft_path, "a draft model that \"memory\" includes (folder or GGUF file)")
+          ->excludes(list);
+  command
+      .add_option("--draft-head", estimated->draft_head_tokens,
+                  "see slm generate --draft-head; 0: the draft's whole head")
+      ->needs(draft)
+      ->check(CLI::Range(0, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--draft-bits", estimated->draft_bits, "see slm generate --draft-bits; 0: as stored")
+      ->needs(draft)
+      ->check(CLI::IsMember({0, 4, 8}))
+      ->capture_default_str();
   command.add_flag("--json", *as_json, "print one JSON object")->excludes(list);
-  command.callback([model, as_json, known, sequences, context] {
+  command.callback([model, as_json, known, draft_path, estimated] {
     if (*known) return print(known_models_table());
-    const OrderedJson json = describe(*model, *sequences, *context);
+    estimated->draft = *draft_path;
+    const OrderedJson json = describe(*model, *estimated);
     if (*as_json) return print_json(json);
     print(info_table(json));
   });

@@ -307,6 +307,16 @@ class Generate(ProgramTest):
         per_token = self.as_json("info", self.target)["kv_cache_bytes_per_token"]
         self.assertEqual(per_token["f32"], 2 * per_token["bf16"])
 
+    def test_info_adds_the_memory_of_a_draft(self):
+        alone = self.as_json("info", self.target, "--context", 128)["memory"]
+        options = ("info", self.target, "--context", 128, "--sequences", 2, "--draft", self.draft)
+        both = self.as_json(*options)["memory"]
+        self.assertGreater(both["weights"], alone["weights"])
+        self.assertGreater(both["kv_cache"]["f32"], 2 * alone["kv_cache"]["f32"])
+        self.assertEqual(both["draft"], str(self.draft))
+        self.assertLess(self.as_json(*options, "--draft-bits", 4)["memory"]["weights_in_file"], both["weights_in_file"])
+        self.error(r"\[checkpoint.no-folder\]", "info", self.target, "--draft", "/nowhere")
+
     def test_a_draft_with_a_shorter_context(self):
         short = make_model("short-draft", "llama3-gqa-scaled-tied", max_position_embeddings=64)
         plain = self.generate("--context", 128)
