@@ -65,11 +65,11 @@ class PageTest(PageCase):
 
     def test_an_error_is_shown_and_the_question_can_be_asked_again(self):
         self.ask("word " * 5000)
-        self.browser.wait("document.querySelector('article .fault')?.textContent")
-        self.assertIn("maximum context length", self.text("article .fault"))
+        self.browser.wait("document.querySelector('article.assistant .fault')?.textContent")
+        self.assertIn("maximum context length", self.text("article.assistant .fault"))
         self.browser.run("talk.edit(talk.messages[0], 'content', 'word')")
         self.wait_for_answer()
-        self.assertEqual(self.text("article .fault"), "")
+        self.assertEqual(self.text("article.assistant .fault"), "")
         self.assertNotEqual(self.text(BODY), "")
 
     def test_schemas_and_calls(self):

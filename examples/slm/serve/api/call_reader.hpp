@@ -16,7 +16,8 @@ namespace serve {
 class CallReader {
  public:
   /// Reasoning between the tags may precede the call. names: of the tools. begun: the text begins inside of reasoning.
-  CallReader(slm::CallForm form, std::vector<std::string> names, std::string_view begin, std::string_view end, bool begun)
+  CallReader(slm::CallForm form, std::vector<std::string> names, std::string_view begin, std::string_view end,
+             bool begun)
       : form_(std::move(form)), names_(std::move(names)), begin_(begin), end_(end), reasons_(begun) {}
 
   void push(std::string_view piece) {
