@@ -42,8 +42,9 @@ int count_of_kernels() {
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
          count_of<Shrink, AdaptEmbedding, SelectRows, ScaleRows, AddNormedRows, NormalizeRows, GateRows, ShapeQkv,
-                  ShapeRotatedQkv, TakeColumns, SpreadColumns, SpreadRows, Peak, Cut, Race, PersistentStep<Fp16>,
-                  PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>, detail::ProbeKernel>();
+                  ShapeRotatedQkv, TakeColumns, SpreadColumns, SpreadRows, Forbid, Peak, Cut, Race,
+                  PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>,
+                  detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

@@ -40,7 +40,26 @@ inline Draw random_draw(Dice& dice, int vocab) {
 struct Addition {
   std::vector<Token> tokens;
   ResultSpec spec;
+  std::vector<std::vector<std::uint64_t>> masks = {};  // [spec.rows] or empty
+
+  ResultSpec masked(std::vector<TokenMask>& views) const {
+    views.assign(masks.begin(), masks.end());
+    ResultSpec with_masks = spec;
+    with_masks.masks = views;
+    return with_masks;
+  }
 };
+
+/// Some rows have no mask.
+inline std::vector<std::vector<std::uint64_t>> random_masks(Dice& dice, int rows, int vocab) {
+  std::vector<std::vector<std::uint64_t>> masks(static_cast<std::size_t>(rows));
+  for (auto& mask : masks) {
+    if (dice(0, 3) == 0) continue;
+    for (int word = 0; word < (vocab + 63) / 64; ++word)
+      mask.push_back(mix(static_cast<std::uint64_t>(dice(0, 1 << 30))));
+  }
+  return masks;
+}
 
 /// Sequences that one model processes in batches and another one separately.
 template <class Device>
@@ -73,8 +92,9 @@ class Companions {
   /// additions[i] to sequence i; sequences without tokens are skipped.
   void forward(const std::vector<Addition>& additions) {
     Batch all, one;
+    std::vector<std::vector<TokenMask>> views(additions.size());
     for (std::size_t i = 0; i < additions.size(); ++i) {
-      if (!additions[i].tokens.empty()) all.add(in_batch_[i], additions[i].tokens, additions[i].spec);
+      if (!additions[i].tokens.empty()) all.add(in_batch_[i], additions[i].tokens, additions[i].masked(views[i]));
     }
     together_.forward(all);
     int item = 0;
@@ -84,7 +104,7 @@ class Companions {
       // Growing working memory drops the device's recordings, so this step runs directly.
       other_.reserve({1, 1, 1}, 1, ++most_of_other_, 1);
       one.clear();
-      one.add(alone_[i], additions[i].tokens, additions[i].spec);
+      one.add(alone_[i], additions[i].tokens, additions[i].masked(views[i]));
       apart_.forward(one);
       REQUIRE(in_batch_[i].length() == alone_[i].length());
       const RowResult result = additions[i].spec.result;
@@ -122,6 +142,8 @@ void check_batches(const std::filesystem::path& folder, Device device, Device ot
     for (int left = left_positions < 1 ? 0 : dice(1, std::min(most, left_positions)); left > 0; --left)
       addition.tokens.push_back(dice(0, vocab - 1));
     addition.spec.rows = spec.chain > 1 ? 1 : dice(1, std::max<int>(1, static_cast<int>(addition.tokens.size())));
+    const bool masked = spec.result == RowResult::choice && spec.chain == 1 && dice(0, 2) == 0;
+    if (masked) addition.masks = random_masks(dice, addition.spec.rows, vocab);
     return addition;
   };
   const auto everybody = [&](int most, RowResult result, int steps) {

@@ -129,7 +129,8 @@ struct NothingRecorded {};
 ///   logits             out [outputs, vocab]   activation(norm(x) . weight^T + bias) of selected rows, in host memory
 ///   read               out [outputs, width]   selected rows, in host memory
 /// If B::chooses, a step also has, for use in record():
-///   choose             chooses a token for each selected row by its logits and the plan's draws
+///   choose             chooses a token for each selected row by its logits and the plan's draws. With the plan's masks
+///                      it is called after record(), and calls before_masks after all else was submitted
 ///   advance            continues with the output rows: each has the token just chosen, at the next position
 ///   chosen             out [steps, outputs]   after record(); no_token where a row of logits was invalid
 template <class Step, class B>

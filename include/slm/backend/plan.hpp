@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "slm/core/draw.hpp"
@@ -45,7 +46,9 @@ struct StepPlan {
   std::span<const Draw> draws;      // [outputs] if the device chooses tokens, else empty
   int steps = 1;                    // above 1: a chain; each step continues with the tokens that the previous one chose
   KvFormat format = KvFormat::f32;  // format of all pages
-  RowResult result = RowResult::nothing;  // result of the output rows
+  RowResult result = RowResult::nothing;                // result of the output rows
+  std::span<const TokenMask* const> masks = {};         // [outputs] if any draw has a mask, else empty; null: none
+  const std::function<void()>* before_masks = nullptr;  // called, if set, before the masks are read
 
   bool outputs_are_rows() const { return outputs.size() == rows.size(); }
 

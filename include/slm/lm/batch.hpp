@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "slm/core/error.hpp"
@@ -33,6 +35,7 @@ class Batch {
     items_.clear();
     tokens_.clear();
     parents_.clear();
+    before_masks_ = nullptr;
     for (int kind = 0; kind < 3; ++kind) answers_[kind] = answered_[kind] = 0;
   }
 
@@ -65,6 +68,10 @@ class Batch {
 
   int size() const { return static_cast<int>(items_.size()); }
 
+  /// Sets a function that a forward calls before it reads masks, while the device computes: masks need to be complete
+  /// when it returns. clear() removes it.
+  void before_masks(std::function<void()> wait) { before_masks_ = std::move(wait); }
+
   /// Results of item i, of the requested kind, valid from a forward to the next clear(). These throw batch.answer.
   View<const float, 2> logits(int i) const {  // [rows, vocab]
     return {answer_of(i, RowResult::logits, logits_, vocab_), items_[static_cast<std::size_t>(i)].spec.rows, vocab_};
@@ -83,6 +90,8 @@ class Batch {
   std::span<const Item> items() const { return items_; }
   std::span<const Token> tokens(const Item& item) const { return std::span(tokens_).subspan(item.first, item.count); }
   std::span<const int> parents(const Item& item) const { return std::span(parents_).subspan(item.first, item.count); }
+
+  const std::function<void()>& before_masks() const { return before_masks_; }
 
   /// Allocates the results: [vocab] per row of logits, [width] per hidden state.
   void reserve(int vocab, std::int64_t width) {
@@ -136,8 +145,9 @@ class Batch {
   }
 
   std::vector<Item> items_;
-  std::vector<Token> tokens_;     // tokens of all items
-  std::vector<int> parents_;      // parent of each token
+  std::vector<Token> tokens_;  // tokens of all items
+  std::vector<int> parents_;   // parent of each token
+  std::function<void()> before_masks_;
   std::size_t answers_[3] = {};   // rows of logits, choices, hidden states
   std::size_t answered_[3] = {};  // rows that are allocated
   int vocab_ = 0;

@@ -107,7 +107,10 @@ class LoadedModel {
     record(step, plan, planner.layout());
     if (plan.outputs.empty()) return;
     if constexpr (B::chooses) {
-      if (plan.result == RowResult::choice) return read_choices(step, plan, planner, batch);
+      if (plan.result == RowResult::choice) {
+        if (!plan.masks.empty()) choose(step, step.scratch(residual, shape().hidden), plan.outputs_are_rows());
+        return read_choices(step, plan, planner, batch);
+      }
     }
     const auto count = static_cast<std::int64_t>(plan.outputs.size()), width = answer_width(plan);
     const bool logits = plan.result == RowResult::logits;
@@ -161,18 +164,16 @@ class LoadedModel {
     return plan.result == RowResult::logits ? info().vocab : shape().hidden;
   }
 
-  /// The recordable part of a step: everything except results that the host reads.
+  /// The recordable part of a step: everything except results that the host reads, and choices by masks, which the host
+  /// computes meanwhile.
   void record(Step& step, const StepPlan& plan, const KvLayout& layout) const {
     step.record(state_->recorded, [&] {
       for (int i = 0; i < plan.steps; ++i) {
         [[maybe_unused]] const Rows x = run_layers(step, layout);
         if constexpr (B::chooses) {
-          if (plan.result != RowResult::choice || plan.outputs.empty()) continue;
+          if (plan.result != RowResult::choice || plan.outputs.empty() || !plan.masks.empty()) continue;
           // After the first step of a chain, the rows are the output rows.
-          head(step, selected(step, x, i > 0 || plan.outputs_are_rows()),
-               [&](const Rows& input, const Norm& norm, const auto& weight) {
-                 step.choose(input, norm, weight, of_logits());
-               });
+          choose(step, x, i > 0 || plan.outputs_are_rows());
           if (i + 1 < plan.steps) step.advance();
         }
       }
@@ -298,6 +299,12 @@ class LoadedModel {
     const Linear narrow_to{weights.projection->out, nullptr, number_of(AdaptedProduct::project_out)};
     step.mlp(x, last_norm(), narrow_to, ActivationKind::identity, nullptr, narrowed);
     use(narrowed, Norm{.kind = NormKind::none}, last);
+  }
+
+  void choose(Step& step, const Rows& x, bool outputs_are_rows) const {
+    head(step, selected(step, x, outputs_are_rows), [&](const Rows& input, const Norm& norm, const auto& weight) {
+      step.choose(input, norm, weight, of_logits());
+    });
   }
 
   static void read_choices(Step& step, const StepPlan& plan, const detail::Planner& planner, Batch& batch) {

@@ -60,6 +60,11 @@ inline void check_batch(const Batch& batch, const ModelInfo& info) {
       throw Error("batch.steps", text("item ", i, " requests ", spec.chain, " steps"),
                   "Request chains (RowResult::choice, one row) with equal steps in all items of the batch");
     }
+    const bool masks_fit = spec.result == RowResult::choice && !chain && std::ssize(spec.masks) == spec.rows;
+    if (!spec.masks.empty() && !masks_fit) {
+      throw Error("batch.masks", text("item ", i, " has ", spec.masks.size(), " masks for ", spec.rows, " rows"),
+                  "Give masks with RowResult::choice without a chain only, one per row");
+    }
     const std::span<const int> parents = batch.parents(item);
     const std::span<const Token> tokens = batch.tokens(item);
     for (std::size_t t = 0; t < tokens.size(); ++t) {
@@ -139,7 +144,9 @@ class Planner {
              .draws = draws_,
              .steps = steps_,
              .format = layout_->format(),
-             .result = want_};
+             .result = want_,
+             .masks = masked_ ? std::span<const TokenMask* const>(masks_) : std::span<const TokenMask* const>(),
+             .before_masks = &batch_->before_masks()};
     return &plan_;
   }
 
@@ -262,6 +269,8 @@ class Planner {
     states_.clear();
     outputs_.clear();
     draws_.clear();
+    masks_.clear();
+    masked_ = false;
     answers_.clear();
     parts_.clear();
     steps_ = 1;
@@ -297,8 +306,12 @@ class Planner {
                        .parent = position == first ? -1 : row - 1});
       if (position < std::max(segment.first, work.answered_from)) continue;
       outputs_.push_back(row);
-      answers_.push_back(work.item->answer + static_cast<std::size_t>(position - work.answered_from));
-      if (want_ == RowResult::choice) draws_.push_back(spec.draw);
+      const auto answer = static_cast<std::size_t>(position - work.answered_from);
+      answers_.push_back(work.item->answer + answer);
+      if (want_ != RowResult::choice) continue;
+      draws_.push_back(spec.draw);
+      masks_.push_back(spec.masks.empty() ? nullptr : &spec.masks[answer]);
+      masked_ = masked_ || !spec.masks.empty();
     }
     sequences_.push_back(sequence);
     parts_.push_back({index, last + steps_ - 1});
@@ -330,7 +343,9 @@ class Planner {
   std::vector<std::byte*> states_;
   std::vector<int> outputs_;
   std::vector<Draw> draws_;
-  std::vector<std::size_t> answers_;  // [outputs]
+  std::vector<const TokenMask*> masks_;  // [draws]
+  bool masked_ = false;                  // any of them is set
+  std::vector<std::size_t> answers_;     // [outputs]
   std::vector<Part> parts_;
 };
 

@@ -45,5 +45,6 @@ TEST_CASE("vocabularies of 50304 and 50432 ids on the device") {
 TEST_CASE("the device chooses the host's tokens") {
   if (no_device()) return;
   check_choices<Runtime>(4000, 1);
+  check_masked_choices<Runtime>(2000);
   for (const int vocab : {32000, 50304, 50432, 128256}) check_choice_of<Runtime>(vocab, 0);
 }

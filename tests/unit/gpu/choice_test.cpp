@@ -12,6 +12,9 @@ using Narrow = backend::Lanes32::Runtime;
 TEST_CASE("32 lanes choose the host's tokens") { check_choices<Narrow>(400, 2); }
 TEST_CASE("64 lanes choose the host's tokens") { check_choices<Wide>(200, 2); }
 
+TEST_CASE("32 lanes choose the host's tokens under masks") { check_masked_choices<Narrow>(300); }
+TEST_CASE("64 lanes choose the host's tokens under masks") { check_masked_choices<Wide>(150); }
+
 TEST_CASE("vocabularies of 50304 and 50432 ids, without ids beyond the target's") {
   check_choice_of<Narrow>(50304, 0);
   check_choice_of<Narrow>(50432, 1);

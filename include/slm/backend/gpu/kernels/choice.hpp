@@ -1,7 +1,8 @@
 // Chooses tokens from rows of logits with the arithmetic of core/draw.hpp: the same tokens as on the host.
 //
-// Peak finds the largest logit of each row, the greedy choice. Cut finds the limit of top_k and top_p. Race draws among
-// the remaining tokens. Each skips rows whose draw does not need it.
+// Forbid sets the logits of tokens that a mask forbids to minus infinity. Peak finds the largest logit of each row, the
+// greedy choice. Cut finds the limit of top_k and top_p. Race draws among the remaining tokens. Each skips rows that do
+// not need it.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,35 @@ struct StepOutputs {
     follows.token = token == no_token ? 0 : token;  // the successor of an invalid row is not used
     ++follows.position;
     next[output] = follows;
+  }
+};
+
+/// logits[r][k] = -infinity where the mask of row r has no bit k.
+struct Forbid {
+  struct Args {
+    Memory<float> logits;               // [rows, width]
+    Memory<const int> masks_of;         // [rows], the index of a row's mask; -1: none
+    Memory<const std::uint32_t> masks;  // [masks, ceil(width / 32)], bit k % 32 of word k / 32
+    int width, rows;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256, at_once = 8;  // tokens per thread
+  static Grid grid(const Args& args, int) {
+    return {.x = (args.width + at_once * max_block - 1) / (at_once * max_block), .y = args.rows, .threads = max_block};
+  }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const int row = lane.block_y(), mask = args.masks_of[row];
+    if (mask < 0) return;
+    const std::int64_t words = std::int64_t{mask} * ((args.width + 31) / 32), base = std::int64_t{row} * args.width;
+    const int first = lane.block_x() * at_once * max_block + lane.thread();
+    SLM_UNROLL
+    for (int i = 0; i < at_once; ++i) {
+      const int k = first + i * max_block;
+      if (k >= args.width) return;
+      if ((args.masks[words + k / 32] >> k % 32 & 1) == 0) args.logits[base + k] = -__builtin_huge_valf();
+    }
   }
 };
 

@@ -14,6 +14,7 @@
 #include "slm/backend/gpu/runtime/landing.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/chooser.hpp"
+#include "slm/backend/gpu/steps/mask_upload.hpp"
 #include "slm/backend/gpu/steps/plan_upload.hpp"
 #include "slm/backend/gpu/steps/step_program.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
@@ -47,6 +48,7 @@ struct DeviceState {
         runtime(std::move(device)),
         stream(runtime.make_stream()),
         upload(runtime),
+        masks(runtime),
         tickets(runtime, most_tickets),
         landing(runtime),
         chooser(runtime, MaxRows) {
@@ -60,6 +62,7 @@ struct DeviceState {
   std::mutex mutex;                    // held by a step while it lives
   std::function<void()> before_waits;  // of that step; called before a wait that could otherwise block forever
   PlanUpload<R> upload;
+  MaskUpload<R> masks;
   Buffer<int> tickets;  // zero between launches
   Landing<R> landing;
   Chooser<R> chooser;

@@ -215,13 +215,13 @@ class GpuStep {
   void choose(ConstRows x, Norm norm, const Linear<Matrix>& linear, Activation activation = {}) {
     const int count = shape_.outputs;
     const Rows on_device = device_logits(ConstRows{x.data, count, x.extent(1)}, norm, linear, activation);
-    const bool goes_on = turn_ + 1 < shape_.steps;
+    if (!plan_.masks.empty()) launch<Forbid>(state_->masks.send(plan_, memory(on_device), count, state_->stream));
     state_->chooser.choose(*state_, memory(ConstRows(on_device)),
                            {.rows = rows_,
                             .outputs = outputs(),
                             .draws = on_device_.draws,
-                            .next = goes_on ? on_device_.next : Memory<StepRow>{}},
-                           shape_.choice, {state_->chosen.data() + std::int64_t{turn_} * count, count},
+                            .next = turn_ + 1 < shape_.steps ? on_device_.next : Memory<StepRow>{}},
+                           hardest_of(plan_.draws), {state_->chosen.data() + std::int64_t{turn_} * count, count},
                            state_->tickets.memory());
   }
 

@@ -50,7 +50,7 @@ class PlanUpload {
     return {.rows = part<const StepRow>(0, shape.rows),
             .sequences = part<const StepSequence>(at.sequences, shape.longest > 1 ? shape.sequences : 0),
             .outputs = part<const int>(at.outputs, shape.outputs),
-            .draws = part<const Draw>(at.draws, shape.choice == Choice::none ? 0 : shape.outputs),
+            .draws = part<const Draw>(at.draws, shape.outputs),
             .next = part<StepRow>(at.next, shape.steps > 1 ? shape.outputs : 0),
             .tables =
                 part<std::byte* const>(at.tables, static_cast<int>((block_.size() - at.tables) / sizeof(std::byte*)))};

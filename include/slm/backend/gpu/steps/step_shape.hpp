@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstddef>
+#include <span>
 
 #include "slm/backend/gpu/weights/keys.hpp"
 #include "slm/backend/plan.hpp"
@@ -18,6 +19,12 @@ inline Choice choice_of(const Draw& draw) {
   return draw.greedy() ? Choice::greedy : draw.cuts() ? Choice::cut_race : Choice::race;
 }
 
+inline Choice hardest_of(std::span<const Draw> draws) {
+  Choice hardest = Choice::none;
+  for (const Draw& draw : draws) hardest = std::max(hardest, choice_of(draw));
+  return hardest;
+}
+
 /// Tokens, positions, pages and draws are read from device memory. Values that affect a grid or an address are here,
 /// rounded up if steps may be recorded, so that few records serve many steps.
 struct StepShape {
@@ -28,7 +35,7 @@ struct StepShape {
   int outputs = 0;
   bool all_rows = false;  // every row is an output
   int steps = 1;          // steps in one record; all but the first run on the outputs
-  Choice choice = {};     // the most complex of all outputs
+  Choice choice = {};     // the most complex of all outputs; none for a choice by masks, which is not recorded
   int chunks = 0;         // of the longest sequence
   KvFormat format = {};   // of the pages
   bool adapted = false;   // any row has an adapter
@@ -63,7 +70,7 @@ struct StepShape {
                     .generation = generation};
     shape.recordable = shape.rows <= most;
     shape.all_rows = shape.outputs == shape.rows;
-    for (const Draw& draw : plan.draws) shape.choice = std::max(shape.choice, choice_of(draw));
+    if (plan.masks.empty()) shape.choice = hardest_of(plan.draws);
     int end = 0;
     for (const PlanSequence& sequence : plan.sequences) {
       const PlanRow& last = plan.rows[static_cast<std::size_t>(sequence.first_row + sequence.rows - 1)];
