@@ -12,6 +12,7 @@
 
 #include "slm/core/types.hpp"
 #include "slm/decode/output_constraint.hpp"
+#include "slm/lm/row_result.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
@@ -94,6 +95,12 @@ class ConstraintTrack {
       }
       slot.state = Slot::State::masked;
     });
+  }
+
+  /// The mask of the next token; see apply(). Valid until the slot of this place is used for another text.
+  TokenMask mask() {
+    prepare();
+    return top().state == Slot::State::masked ? TokenMask(top().bits) : TokenMask();
   }
 
   /// Sets the logits of forbidden tokens to -infinity. Behind the end of the answer, and behind a token that may not

@@ -169,10 +169,9 @@ class Drafting {
       stopped_ = false;
     }
     over_ = stopped_ || static_cast<int>(draft_.tokens.size()) >= most;
-    if (!model_) {
-      if (!over_) propose();
-      over_ = true;
-    }
+    if (model_) return;
+    if (!over_) propose();
+    over_ = true;
   }
 
   /// Whether part of this round's draft was made ahead, during the previous round.
@@ -202,7 +201,7 @@ class Drafting {
   /// Steps that the model can run consecutively; 0: the draft is complete.
   int steps() const {
     if (over_) return 0;
-    return chooses() ? most_ - static_cast<int>(draft_.tokens.size()) + guesses() : 1;
+    return chooses() && !constrained() ? most_ - static_cast<int>(draft_.tokens.size()) + guesses() : 1;
   }
 
   /// Adds rows for `steps` steps to a batch of the model; adds nothing if steps() is 0.
@@ -215,9 +214,10 @@ class Drafting {
       read_now_ = static_cast<int>(tokens.size());
       item_ = model_->plan(batch, tokens, {});
     } else {
-      item_ = model_->plan(batch, active_.history().subspan(read),
-                           chooses() ? ResultSpec{.result = RowResult::choice, .draw = *draw_, .chain = steps}
-                                     : ResultSpec{.result = RowResult::logits});
+      ResultSpec spec{.result = RowResult::logits};
+      if (chooses()) spec = {.result = RowResult::choice, .draw = *draw_, .chain = steps};
+      if (chooses() && constrained()) mask_ = active_.processor.constraint().mask(), spec.masks = {&mask_, 1};
+      item_ = model_->plan(batch, active_.history().subspan(read), spec);
     }
   }
 
@@ -279,9 +279,10 @@ class Drafting {
 
  private:
   static constexpr int nothing = -1;
-
   const Sampling& sampling() const { return active_.sampling(); }
 
+  bool constrained() const { return active_.request.constraint != nullptr; }
+  std::size_t common_ids() const { return std::min(static_cast<std::size_t>(model_->info().vocab), active_.vocab()); }
   bool chooses() const { return model_ && draw_ && model_->chooses() && !asks_policy(); }
   /// Whether the next token is the guess at the bonus token.
   bool guesses() const { return is_ahead_ && guess_ == no_token; }
@@ -298,10 +299,7 @@ class Drafting {
   void propose() {
     if (!distributions_) return;
     auto choose_next = [&](std::span<const float> row) -> std::optional<Token> {
-      if (over_) {
-        faults_.report("the draft proposed more rows than requested");
-        return std::nullopt;
-      }
+      if (over_) return faults_.report("the draft proposed more rows than requested"), std::nullopt;
       choose(row);
       return over_ ? std::nullopt : std::optional(draft_.tokens.back());
     };
@@ -356,6 +354,7 @@ class Drafting {
   void append(Token token) {
     if (token == no_token) {
       over_ = true;
+      if (chooses() && active_.processor.forbids_all(common_ids())) return void(stopped_ = true);
       if (is_ahead_) return give_up_ahead();
       return faults_.report(
           text("expected finite logits of the draft, found NaN or infinity at token ", active_.history().size()));
@@ -382,6 +381,7 @@ class Drafting {
   bool stopped_ = false;     // ended because of a drafted token
   int most_ = 0;
   std::optional<Draw> draw_;
+  TokenMask mask_;  // of the row that the model reads, if it chooses
   draft_length::Policy* policy_ = nullptr;
   PhiloxRandom random_{};
   int item_ = nothing;  // index in the model's batch

@@ -236,7 +236,7 @@ class Generation {
 
   /// Computes the masks of the round's rows. May run beside the target's forward, on another thread. Throws nothing.
   void prepare_masks() {
-    if (has_masks() && !drafting_.is_ahead()) verification_.prepare_masks();
+    if (has_masks()) verification_.prepare_masks(drafting_.is_ahead());
   }
   bool has_masks() const { return going() && phase_ == Phase::deciding && active_.request.constraint != nullptr; }
   /// Takes the target's results. verified: time of the results, in seconds of the clock. next() then returns the tokens

@@ -137,8 +137,9 @@ class Processor {
     return edited_;
   }
 
-  /// The draw parameters if a model may choose tokens itself; nothing if logits are edited here.
-  std::optional<Draw> draw() const { return edits() ? std::nullopt : std::optional(draw_); }
+  /// The draw parameters if a model may choose tokens itself, by the constraint's masks if there is one; nothing if
+  /// logits are edited here.
+  std::optional<Draw> draw() const { return changes_logits() ? std::nullopt : std::optional(draw_); }
 
   /// Maximum number of tokens in a distribution.
   std::size_t support(std::size_t vocab) const {
@@ -161,7 +162,8 @@ class Processor {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
   }
 
-  bool edits() const { return sampling_->penalises() || sampling_->adjust_logits || constraint_.on(); }
+  bool changes_logits() const { return sampling_->penalises() || sampling_->adjust_logits; }
+  bool edits() const { return changes_logits() || constraint_.on(); }
 
   std::size_t pool_size(std::size_t vocab) const {
     const auto k = static_cast<std::size_t>(sampling_->top_k);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -95,23 +96,32 @@ inline SideThread* side_thread(RoundState& state) {
   return state.side.get();
 }
 
+/// Computes the masks of constrained answers, for which the target's forward may wait.
 template <class G>
-void prepare_masks(std::span<G* const> generations) {
+void prepare_masks(std::span<G* const> generations, std::atomic<bool>& ready) {
+  struct Ended {
+    std::atomic<bool>& ready;
+    ~Ended() {
+      ready.store(true, std::memory_order_release);
+      ready.notify_all();
+    }
+  } ended{ready};
   for (G* generation : generations) generation->prepare_masks();
 }
 
-/// Calls verify() while another thread computes the masks of constrained answers.
+/// Calls verify() while another thread computes the masks.
 template <class G, class Verify>
-void verify_and_mask(std::span<G* const> generations, RoundState& state, Verify verify) {
+void verify_and_mask(std::span<G* const> generations, RoundState& state, std::atomic<bool>& ready, Verify verify) {
   const bool masks = std::any_of(generations.begin(), generations.end(), [](const G* one) { return one->has_masks(); });
   SideThread* const side = masks ? side_thread(state) : nullptr;
-  if (side == nullptr) return verify();
-  side->run([&] { prepare_masks(generations); }, verify);
+  if (side != nullptr) return side->run([&] { prepare_masks(generations, ready); }, verify);
+  prepare_masks(generations, ready);
+  verify();
 }
 
 /// Calls verify() while the draft continues.
 template <class G, class Verify>
-void verify_and_draft(std::span<G* const> generations, RoundState& state, Verify verify) {
+void verify_and_draft(std::span<G* const> generations, RoundState& state, std::atomic<bool>& ready, Verify verify) {
   struct Ended {
     std::span<G* const> generations;
     ~Ended() {
@@ -123,10 +133,10 @@ void verify_and_draft(std::span<G* const> generations, RoundState& state, Verify
     generation->begin_ahead();
     drafts = drafts || generation->draft_steps() > 0;
   }
-  if (!drafts) return verify_and_mask(generations, state, verify);
+  if (!drafts) return verify_and_mask(generations, state, ready, verify);
   if (state.side == nullptr) state.side = std::make_unique<SideThread>();
   state.side->run(verify, [&] {
-    prepare_masks(generations);
+    prepare_masks(generations, ready);
     draft_round(generations, state, [&] { return !state.side->done(); });
   });
 }
@@ -152,11 +162,14 @@ void run_round(std::span<G* const> generations, const AnyModel& target, RoundSta
 
   state.target.clear();
   for (G* generation : generations) generation->plan(state.target);
+  std::atomic<bool> ready = false;  // the masks
+  state.target.before_masks([&ready] { ready.wait(false, std::memory_order_acquire); });
   const auto verify = [&] {
     if (state.target.size() > 0) target.forward(state.target);
   };
-  has_model&& state.overlaps ? detail::verify_and_draft(generations, state, verify)
-                             : detail::verify_and_mask(generations, state, verify);
+  has_model&& state.overlaps ? detail::verify_and_draft(generations, state, ready, verify)
+                             : detail::verify_and_mask(generations, state, ready, verify);
+  state.target.before_masks(nullptr);
   const double verified = clock();
   for (G* generation : generations) {
     try {

@@ -53,6 +53,7 @@ class Verification {
     sequence_.truncate(static_cast<int>(common));
     const auto rows = static_cast<std::size_t>(most) + 1;
     tokens_.reserve(rows);
+    masks_.reserve(rows);
     p_.resize(rows);
     const int alternatives = active_.request.logprobs.top;
     raw_.reserve(alternatives);
@@ -84,7 +85,8 @@ class Verification {
   /// Whether prompt rows need results.
   bool asks_of_prompt() const { return prompt_rows_.left(); }
 
-  /// The draw if models may choose tokens themselves; nothing if logits or distributions are needed here.
+  /// The draw if models may choose tokens themselves, by the constraint's masks if there is one; nothing if logits or
+  /// distributions are needed here.
   std::optional<Draw> draw_for_models() const {
     if constexpr (!std::is_same_v<Rule, rule::Coupled>) {
       if (!active_.sampling().greedy()) return std::nullopt;
@@ -100,18 +102,24 @@ class Verification {
     chosen_by_model_ = draw && active_.target.chooses && !active_.request.logprobs.any();
     ResultSpec spec{.result = RowResult::logits, .rows = static_cast<int>(tokens_.size())};
     if (chosen_by_model_) spec.result = RowResult::choice, spec.draw = *draw;
+    const bool masked = chosen_by_model_ && active_.processor.constraint().on();
+    masks_.assign(tokens_.size(), {});
+    if (masked) spec.masks = masks_;
     item_ = batch.add(sequence_, tokens_, spec);
   }
 
-  /// Computes the masks of the rows.
-  void prepare_masks() {
+  /// Computes the masks of the rows. pushed: the processor holds the draft, and continues to.
+  void prepare_masks(bool pushed) {
     Processor& processor = active_.processor;
-    processor.constraint().prepare();
-    for (std::size_t i = 1; i < tokens_.size(); ++i) {
-      processor.push(tokens_[i]);
-      processor.constraint().prepare();
+    const auto pop_draft = [&] {
+      for (std::size_t i = 1; i < tokens_.size(); ++i) processor.pop();
+    };
+    if (pushed) pop_draft();
+    for (std::size_t i = 0; i < tokens_.size(); ++i) {
+      if (i > 0) processor.push(tokens_[i]);
+      masks_[i] = processor.constraint().mask();
     }
-    for (std::size_t i = 1; i < tokens_.size(); ++i) processor.pop();
+    if (!pushed) pop_draft();
   }
 
   /// Decides from the target's results. q(i): the distribution that drafted token i was drawn from. Throws
@@ -119,11 +127,6 @@ class Verification {
   template <class Draft>
   Verdict take(const Batch& batch, Draft&& q) {
     const auto drafted = std::span<const Token>(tokens_).subspan(1);
-    if (chosen_by_model_) {
-      const std::span<const Token> choices = batch.choices(item_);
-      return agreement(drafted, [&](int i) { return usable(choices[static_cast<std::size_t>(i)]); });
-    }
-    rows_ = batch.logits(item_);
     Processor& processor = active_.processor;
     int pushed = 0;  // rows are processed on the rule's request, each with its own prefix
     const auto advance = [&](int i) {
@@ -131,7 +134,14 @@ class Verification {
       if (processor.constraint().on()) processor.constraint().check();
     };
     Verdict verdict;
-    if (active_.sampling().greedy()) {
+    if (!chosen_by_model_) rows_ = batch.logits(item_);
+    if (chosen_by_model_) {
+      const std::span<const Token> choices = batch.choices(item_);
+      verdict = agreement(drafted, [&](int i) {
+        advance(i);
+        return usable(choices[static_cast<std::size_t>(i)]);
+      });
+    } else if (active_.sampling().greedy()) {
       verdict = agreement(drafted, [&](int i) {
         advance(i);
         return usable(processor.greedy(row(i)));
@@ -191,10 +201,11 @@ class Verification {
   ActiveRequest& active_;
   Rule rule_;
   bool chosen_by_model_ = false;
-  int item_ = 0;                 // index in the target's batch
-  View<const float, 2> rows_;    // [m + 1, vocab]
-  std::vector<Token> tokens_;    // [m + 1]: the anchor, then the draft
-  std::vector<Distribution> p_;  // [m + 1]
+  int item_ = 0;                  // index in the target's batch
+  View<const float, 2> rows_;     // [m + 1, vocab]
+  std::vector<Token> tokens_;     // [m + 1]: the anchor, then the draft
+  std::vector<TokenMask> masks_;  // [m + 1], if the target chooses tokens by masks
+  std::vector<Distribution> p_;   // [m + 1]
   LogprobReport raw_, sampled_;
   PromptRows prompt_rows_;
 };

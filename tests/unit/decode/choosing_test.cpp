@@ -2,11 +2,18 @@
 #include <catch2/catch.hpp>
 #include <limits>
 #include <memory>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "slm/core/error.hpp"
 #include "slm/decode/autoregressive.hpp"
+#include "slm/decode/forced_text.hpp"
 #include "slm/decode/speculative_definition.hpp"
+#include "slm/grammar.hpp"
 #include "slm/lm/any_model.hpp"
+#include "support/toy_constraints.hpp"
 #include "support/toy_models.hpp"
 
 using namespace slm;
@@ -14,8 +21,8 @@ using namespace slm::testing;
 
 namespace {
 
-/// A toy that chooses like a device: from its own rows, by the draw alone. `broken` is the length after which its rows
-/// are invalid.
+/// A toy that chooses like a device: from its own rows, by the draw and the mask alone. `broken` is the length after
+/// which its rows are invalid.
 class ChoosingToy {
  public:
   explicit ChoosingToy(ToyOptions options, int broken = -1) : toy_(std::move(options)), broken_(broken) {
@@ -38,12 +45,25 @@ class ChoosingToy {
     logits.add(*item.sequence, batch.tokens(item), {.result = RowResult::logits, .rows = item.spec.rows});
     toy_.forward(logits);
     batch.reserve(info().vocab, 0);
+    if (!item.spec.masks.empty() && batch.before_masks()) batch.before_masks()();
     choose(item, logits.logits(0), batch.choice_at(item.answer));
   }
 
   std::shared_ptr<int> calls = std::make_shared<int>();
+  bool ignores_masks = false;
 
  private:
+  /// A copy of a row without the tokens that its mask forbids.
+  std::vector<float> row_of(const Batch::Item& item, const float* logits, std::size_t width, int r) const {
+    std::vector<float> row(logits, logits + width);
+    if (item.spec.masks.empty() || ignores_masks) return row;
+    const TokenMask mask = item.spec.masks[static_cast<std::size_t>(r)];
+    for (std::size_t id = 0; !mask.empty() && id < width; ++id) {
+      if ((mask[id / 64] >> id % 64 & 1) == 0) row[id] = -std::numeric_limits<float>::infinity();
+    }
+    return row;
+  }
+
   void choose(const Batch::Item& item, View<const float, 2> logits, Token* out) const {
     const Draw& draw = item.spec.draw;
     const int rows = item.spec.rows, length = item.sequence->length();
@@ -57,7 +77,8 @@ class ChoosingToy {
       processor.start(sampling, static_cast<int>(width), item.sequence->tokens(), 1);
       const auto position = static_cast<std::uint64_t>(length - rows + r + 1);
       Distribution p;
-      const bool usable = processor.distribution({logits.row(r), width}, p) && static_cast<int>(position) != broken_;
+      const bool usable =
+          processor.distribution(row_of(item, logits.row(r), width, r), p) && static_cast<int>(position) != broken_;
       out[r] = usable ? PhiloxRandom{draw.seed, position}.race(0, p) : no_token;
     }
   }
@@ -162,4 +183,99 @@ TEST_CASE("a row without a valid choice is an error of the target, and disables 
       }
     }
   }
+}
+
+namespace {
+
+struct Answered {
+  std::vector<Token> text;
+  Stats stats;
+  std::string error;
+
+  /// An error ends a round, whose tokens are then not emitted.
+  bool operator==(const Answered& other) const {
+    if (!error.empty() || !other.error.empty()) return error == other.error;
+    return text == other.text && stats.finish_reason == other.stats.finish_reason;
+  }
+};
+
+template <class Decoder>
+Answered answered(Decoder& decoder, const Request& request) {
+  Answered answer;
+  try {
+    answer.stats = decoder.generate(request, [&](Token token) { answer.text.push_back(token); });
+  } catch (const Error& error) {
+    answer.error = error.what();
+  }
+  return answer;
+}
+
+/// Its mask fails after three tokens.
+struct FailsAtThree : Unchanged {
+  std::size_t length = 0;
+  bool advance(ConstraintState& state, Token token) { return state.advance(token) && ++length; }
+  void truncate(ConstraintState& state, std::size_t tokens) { state.truncate(length = tokens); }
+  void mask(const ConstraintState& state, std::span<std::uint64_t> bits) const {
+    if (length == 3) throw Error("grammar.limit", "a mask took too long", "Simplify it");
+    state.mask(bits);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("constrained: the text is the same whether the decoder or the model chooses, by a mask of each row") {
+  int ignored = 0, ahead = 0, errors = 0, by_draft = 0;
+  for (std::uint64_t number = 0; number < 600; ++number) {
+    Random random{number};
+    const std::vector<std::string> pieces = toy_pieces(number % 50);
+    const ToyOptions options{.vocab = static_cast<int>(pieces.size() + random.pick(2) * 70),
+                             .seed = 1 + number,
+                             .end_tokens = {static_cast<Token>(pieces.size() - 1)}};
+    ToyOptions other = options;
+    other.other_share = static_cast<double>(random.pick(3)) / 3;
+    other.vocab += random.pick(2) == 0 ? 0 : random.pick(2) == 0 ? 9 : -9;
+    const Grammar grammar = number % 10 == 9 ? Grammar::regex("a{1,5}x") : random_grammar(random);
+    Request request{.prompt = {1, 2},
+                    .sampling = {.max_new_tokens = 1 + static_cast<int>(random.pick(28)),
+                                 .temperature = std::vector<float>{0, 0.5f, 1}[random.pick(3)],
+                                 .top_k = std::vector<int>{0, 0, 1, 3}[random.pick(4)],
+                                 .top_p = random.pick(2) == 0 ? 1 : 0.8f,
+                                 .seed = number},
+                    .constraint = constrain(grammar, TokenTrie(pieces))};
+    if (number % 20 == 19) request.constraint = std::make_shared<ChangedConstraint<FailsAtThree>>(request.constraint);
+    CAPTURE(number);
+    AutoregressiveDecoder plain{ToyModel{options}};
+    const Answered expected = answered(plain, request);
+    errors += !expected.error.empty();
+    ChoosingToy target{options};
+    const auto calls = target.calls;
+    AutoregressiveDecoder choosing{target};
+    const Answered alone = answered(choosing, request);
+    REQUIRE(alone == expected);
+    if (expected.error.empty()) REQUIRE(*calls == alone.stats.rounds);
+    const Speculation speculation{.draft_tokens = 1 + static_cast<int>(random.pick(5)), .overlap = number % 3 != 0};
+    const ChoosingToy draft{other};
+    const auto drafted = draft.calls;
+    SpeculativeDecoder both{draft, target, speculation}, draft_only{draft, ToyModel{options}, speculation};
+    SpeculativeDecoder forced{Drafter{ForcedText{}, Lookup{}, ToyModel{other}}, target, speculation};
+    SpeculativeDecoder usual{ToyModel{other}, ToyModel{options}, speculation};
+    const Answered fast = answered(both, request), slow = answered(usual, request);
+    REQUIRE(fast == expected);
+    REQUIRE(answered(draft_only, request) == expected);
+    REQUIRE(answered(forced, request) == expected);
+    REQUIRE(answered(both, request) == expected);
+    if (!speculation.overlap) {  // otherwise the number of tokens drafted ahead depends on time
+      REQUIRE(fast.stats.accepted == slow.stats.accepted);
+      REQUIRE(fast.stats.draft_faults == slow.stats.draft_faults);
+    }
+    ahead += fast.stats.drafts_ahead > 0;
+    by_draft += *drafted;
+    target.ignores_masks = true;
+    AutoregressiveDecoder wrong{target};
+    ignored += !(answered(wrong, request) == expected);
+  }
+  CHECK(ignored > 300);
+  CHECK(ahead > 50);
+  CHECK(errors > 20);
+  CHECK(by_draft > 600);
 }
