@@ -10,6 +10,7 @@
 
 #include "slm/core/free_memory.hpp"
 #include "slm/core/os/path.hpp"
+#include "slm/io/checkpoint.hpp"
 #include "slm/io/path_name.hpp"
 #include "slm/model/estimate.hpp"
 #include "tools/cli/ranks.hpp"
