@@ -234,8 +234,9 @@ void add_serve(CLI::App& program) {
   which.add_option("--target", options->target, "target model (folder or GGUF file)");
   auto* named = which
                     .add_option("--model", options->several.named,
-                                "one of several models, loaded when a request names it; may be repeated")
-                    ->type_name("NAME=PATH[,draft=PATH]")
+                                "one of several models, loaded when a request names it; with a draft: "
+                                "NAME=PATH,draft=PATH; may be repeated")
+                    ->type_name("NAME=PATH")
                     ->take_all();
   auto* models = which.add_option("--models", options->several.folder,
                                   "folder of models: serve each sub-folder and GGUF file by its name, loaded when a "

@@ -25,7 +25,7 @@ CLOSURES = {
     "slm/speculative.hpp": ((112, 95), (277, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (49, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/chat.hpp": ((150, 105), (376, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/chat.hpp": ((127, 95), (376, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/adapters.hpp": ((35, 85), (111, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
     "slm/engine.hpp": ((125, 105), (302, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),

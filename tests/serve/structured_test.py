@@ -2,7 +2,10 @@
 """slm serve with fields that constrain answers, on the demo pair.
 usage: structured_test.py PROGRAM SOURCE_DIR"""
 import json
+import pathlib
+import shutil
 import sys
+import tempfile
 import unittest
 
 from server import PAIR, PROMPT, Server
@@ -76,17 +79,29 @@ class StructuredTest(unittest.TestCase):
                 self.assertIn(field, error["message"])
 
     def test_a_grammar_whose_bytes_have_no_token_is_a_wrong_request(self):
-        question = {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}
-        for fields in ({"guided_regex": "\u00e9"}, {"json_schema": {"const": "\u00e9"}},
-                       {"response_format": {"type": "json_schema", "json_schema": {"schema": {"const": "\u00e9"}}}}):
-            for path, name in (("/v1/completions", "prompt"), (CHAT, "messages")):
-                with self.subTest(path=path, fields=fields):
-                    body = {name: question[name], "max_tokens": 10} | fields
-                    error = self.server.json("POST", path, body, 400)["error"]
-                    self.assertEqual((error["type"], error["slm_id"]), ("invalid_request_error", "structured.no-token"))
-                    self.assertIn("permits no token", error["message"])
-                    streamed = self.server.ask("POST", path, body | {"stream": True})[1]
-                    self.assertIn(b'"invalid_request_error"', streamed)
+        with tempfile.TemporaryDirectory() as scratch:
+            target = pathlib.Path(scratch) / "target"
+            shutil.copytree(PAIR / "target", target)
+            tokenizer = json.loads((target / "tokenizer.json").read_text())
+            first = "\u00c3"  # byte-level BPE's name of the first byte of \u00e9
+            vocab, merges = tokenizer["model"]["vocab"], tokenizer["model"]["merges"]
+            tokenizer["model"]["vocab"] = {f"<unused{i}>" if first in name else name: i for name, i in vocab.items()}
+            tokenizer["model"]["merges"] = [pair for pair in merges if first not in "".join(pair)]
+            (target / "tokenizer.json").write_text(json.dumps(tokenizer))
+            with Server("--template", "plain", target=target) as server:
+                for fields in ({"guided_regex": "\u00e9"}, {"json_schema": {"const": "\u00e9"}},
+                               {"response_format": {"type": "json_object", "schema": {"const": "\u00e9"}}}):
+                    for path, question in (("/v1/completions", {"prompt": "a"}), ("/completion", {"prompt": "a"}),
+                                           (CHAT, {"messages": [{"role": "user", "content": "a"}]})):
+                        if path == "/completion" and "guided_regex" in fields:
+                            continue
+                        with self.subTest(path=path, fields=fields):
+                            body = question | {"max_tokens": 10} | fields
+                            error = server.json("POST", path, body, 400)["error"]
+                            self.assertEqual((error["type"], error["slm_id"]), ("invalid_request_error", "structured.no-token"))
+                            self.assertIn("permits no token", error["message"])
+                            streamed = server.ask("POST", path, body | {"stream": True})[1]
+                            self.assertIn(b'"invalid_request_error"', streamed)
 
 
 if __name__ == "__main__":

@@ -67,14 +67,14 @@ class RestoreExchange final : public Exchange {
 
   void poll(HttpOutput& out) override {
     if (answer_) {
-      if (!answer_->over()) return;
       try {
-        while (answer_->try_next()) continue;
+        while (answer_->try_next()) continue;  // its token is of no use
       } catch (const slm::Error& error) {
         return answer_refusal(out, failed_by(error.id()));
       } catch (const std::exception&) {
         return answer_refusal(out, failed_by("serve.engine-fault"));
       }
+      if (!answer_->over()) return;
       if (answer_->stats().finish_reason == slm::FinishReason::cancelled) return answer_refusal(out, shutting_down());
     }
     const std::size_t count = text_.tokens.size();
