@@ -128,7 +128,7 @@ class PageChatTest(ScriptedCase):
         self.assertEqual(self.texts("#chats li button:first-child"), ["first question", "second question"])
         self.browser.run("""window.saved = new Promise(resolve => {
             const make = URL.createObjectURL;
-            URL.createObjectURL = blob => { resolve(blob.text()); return make(blob); }})""")
+            URL.createObjectURL = blob => { resolve(blob.text()); return make(blob); }}); null""")
         self.click("#export")
         chats = json.loads(self.browser.run("window.saved"))["conversations"]
         self.assertEqual([[message["content"] for message in chat["messages"]] for chat in chats],
