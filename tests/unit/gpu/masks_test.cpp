@@ -52,7 +52,6 @@ struct Setup {
     grammar = random_grammar(random);
   }
   Request request(std::uint64_t number, bool constrained = true) const {
-    Random random{number};
     Request request{.prompt = {1, 5, 9, static_cast<Token>(number % 90)},
                     .sampling = {.max_new_tokens = 16,
                                  .temperature = number % 2 == 0 ? 0.0f : 0.9f,
