@@ -58,6 +58,8 @@ class MaskUpload {
   }
 
  private:
+  static constexpr std::size_t first_size = std::size_t{64} << 10;
+
   static bool has_words(const TokenMask* mask) { return mask != nullptr && !mask->empty(); }
 
   /// Provides memory that no earlier copy or kernel uses.
@@ -68,7 +70,7 @@ class MaskUpload {
       sent_.emplace(runtime_.make_event());
     }
     if (size <= device_.size()) return;
-    size = std::bit_ceil(size);
+    size = std::bit_ceil(std::max(size, first_size));
     runtime_.synchronize(stream);
     device_ = {};
     device_ = DeviceBuffer<std::byte, R>(runtime_, size);
