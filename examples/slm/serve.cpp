@@ -234,7 +234,7 @@ void add_serve(CLI::App& program) {
   which.add_option("--target", options->target, "target model (folder or GGUF file)");
   auto* named = which
                     .add_option("--model", options->several.named,
-                                "one of several models, loaded when a request names it; with a draft: "
+                                "a model of several, loaded when a request names it; with a draft: "
                                 "NAME=PATH,draft=PATH; may be repeated")
                     ->type_name("NAME=PATH")
                     ->take_all();
