@@ -270,7 +270,7 @@ class BenchSpeculative(unittest.TestCase):
                     self.assertLessEqual(row["prompt_tokens"] + row["new_tokens"], window)
                 for found in summary["configurations"]:
                     self.assertEqual(found["identical"]["equal"], found["identical"]["compared"])
-                    if found["sampling"] == "greedy":  # the draft is the target
+                    if found["sampling"] == "greedy" and found["setup"] != "best":  # the target drafts alone
                         self.assertIn(found["acceptance_per_token"], (1, None))
 
     def test_a_trained_model_as_its_own_draft(self):
@@ -281,7 +281,8 @@ class BenchSpeculative(unittest.TestCase):
                                      "1", "--out", SCRATCH / "stories", "--json").out)
         for found in summary["configurations"]:
             self.assertEqual(found["identical"]["equal"], found["identical"]["compared"])
-            self.assertIn(found["acceptance_per_token"], (1, None))
+            if found["setup"] != "best":  # lookup does not draft beside the target itself
+                self.assertIn(found["acceptance_per_token"], (1, None))
 
 
 if __name__ == "__main__":

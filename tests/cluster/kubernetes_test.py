@@ -31,7 +31,7 @@ class Kubernetes(unittest.TestCase):
         (container,) = template["spec"]["containers"]
         given = options(words)
         for option in given:
-            self.assertRegex(self.help, rf"(?m)^  {option}\b", option)
+            self.assertRegex(self.help, rf"(?m)^ +{option}\b", option)
         port = int(given["--port"])
         self.assertEqual(container["ports"], [{"name": "http", "containerPort": port}])
         self.assertEqual(given["--host"], "0.0.0.0")

@@ -58,7 +58,7 @@ class PageChatTest(ScriptedCase):
         gate = threading.Event()
         Script.scripts.append([{"reasoning_content": "I *think*"}, gate, {"content": "Yes."}])
         self.ask("q")
-        self.browser.wait("document.querySelector('.reasoning summary')?.textContent === 'Reasoning…'")
+        self.browser.wait("document.querySelector('.reasoning em') && document.querySelector('.reasoning summary').textContent === 'Reasoning…'")
         self.assertFalse(self.browser.run("document.querySelector('.reasoning').open"))
         self.assertEqual(self.text(".reasoning em"), "think")
         gate.set()

@@ -83,7 +83,7 @@ function parseInline(text) {
     return item;
   };
   const addCode = length => {
-    const places = backticks.get(length);
+    const places = backticks.get(length) ?? [];  // none: an escape took a part of the run
     while (places.length > 0 && places[0] <= at) places.shift();
     if (places.length === 0) return add(at + length);
     let from = at + length, to = places[0];
