@@ -112,7 +112,7 @@ bool write_with_biases(const Checkpoint& source, float factor, const std::filesy
 
 }  // namespace
 
-TEST_CASE("every family: partial sums over ranks equal those of one rank except for rounding") {
+TEST_CASE("every family: partial sums over ranks equal those of one rank except for rounding", "[long]") {
   for (const std::string& name : folders) {
     const auto folder = fixture("models/" + name);
     const double tolerance = tolerance_of(Checkpoint(folder).config());
