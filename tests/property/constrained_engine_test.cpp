@@ -25,7 +25,7 @@ std::vector<Token> tokens_of(Answer& answer) {
 
 /// Some have a constraint, and some of these share a grammar.
 std::vector<Request> some_requests(std::uint64_t number, const std::vector<std::string>& pieces) {
-  Random random{number};
+  ToyRandom random{number};
   const TokenTrie tokens(pieces);
   std::vector<ConstraintRef> constraints{nullptr};
   for (int i = 0; i < 3; ++i) constraints.push_back(constrain(random_grammar(random), tokens));

@@ -34,7 +34,7 @@ struct Setup {
 };
 
 Setup random_setup(std::uint64_t number) {
-  Random random{number};
+  ToyRandom random{number};
   Setup setup{.target = {},
               .draft = {},
               .grammar = random_grammar(random),

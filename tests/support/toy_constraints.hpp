@@ -17,7 +17,7 @@
 
 namespace slm::testing {
 
-struct Random {
+struct ToyRandom {
   std::uint64_t seed;
   std::uint64_t salt = 0;
   std::uint64_t pick(std::uint64_t n) { return mix(seed * 977 + ++salt) % n; }
@@ -27,7 +27,7 @@ inline constexpr std::string_view toy_letters = "ab1\"{}[]:, ";
 
 /// Single letters, random pieces, some of them twice, a special token, and an end token, the last one.
 inline std::vector<std::string> toy_pieces(std::uint64_t seed) {
-  Random random{seed};
+  ToyRandom random{seed};
   std::vector<std::string> pieces;
   for (const char letter : toy_letters) pieces.emplace_back(1, letter);
   for (const char* piece : {"{\"", "\":", "\", \"", "ab", "aa", "11", "[1", "b\"", "a\"", "true", "bab"}) {
@@ -46,7 +46,7 @@ inline std::vector<std::string> toy_pieces(std::uint64_t seed) {
 }
 
 /// A regular expression over a, b and 1.
-inline std::string random_pattern(Random& random, int depth = 3) {
+inline std::string random_pattern(ToyRandom& random, int depth = 3) {
   const auto inner = [&] { return random_pattern(random, depth - 1); };
   switch (depth == 0 ? random.pick(3) : random.pick(8)) {
     case 0: return std::string(1, toy_letters[random.pick(3)]);
@@ -59,7 +59,7 @@ inline std::string random_pattern(Random& random, int depth = 3) {
   }
 }
 
-inline Grammar random_grammar(Random& random) {
+inline Grammar random_grammar(ToyRandom& random) {
   switch (random.pick(5)) {
     case 0: {
       std::vector<std::string> words;

@@ -226,7 +226,7 @@ struct FailsAtThree : Unchanged {
 TEST_CASE("constrained: the text is the same whether the decoder or the model chooses, by a mask of each row") {
   int ignored = 0, ahead = 0, errors = 0, by_draft = 0;
   for (std::uint64_t number = 0; number < 600; ++number) {
-    Random random{number};
+    ToyRandom random{number};
     const std::vector<std::string> pieces = toy_pieces(number % 50);
     const ToyOptions options{.vocab = static_cast<int>(pieces.size() + random.pick(2) * 70),
                              .seed = 1 + number,

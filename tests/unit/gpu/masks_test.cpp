@@ -48,7 +48,7 @@ struct Setup {
   Grammar grammar = Grammar::json();
 
   explicit Setup(std::uint64_t number) {
-    Random random{number};
+    ToyRandom random{number};
     grammar = random_grammar(random);
   }
   Request request(std::uint64_t number, bool constrained = true) const {

@@ -34,7 +34,7 @@ void in_threads(int count, Work work) {
 /// The masks along a random text, chosen by the seed.
 std::vector<std::vector<std::uint64_t>> masks_along(const Grammar& grammar, const TokenTrie& tokens,
                                                     std::uint64_t seed) {
-  Random random{seed};
+  ToyRandom random{seed};
   Constraint constraint(grammar);
   std::vector<std::vector<std::uint64_t>> masks;
   for (int step = 0; step < 25; ++step) {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <string>
 
+#include "slm/config/registry.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
