@@ -204,6 +204,7 @@ TEST_CASE("a model becomes available again when the request that wanted its memo
   const auto stream = server.begin("/v1/completions", R"({"model": "a", "prompt": "def"})");
   REQUIRE(server.reaches(*stream, "a"));
   auto other = server.begin("/tokenize", R"({"model": "b", "prompt": "def"})");
+  CHECK(server.waits(*other));
   const auto later = server.begin("/tokenize", R"({"model": "a", "prompt": "def"})");
   CHECK(server.waits(*later));
   other.reset();
