@@ -53,7 +53,7 @@ inline constexpr std::int32_t minus_infinity_key = ~0x7f800000;
 /// whole_weight * 2^-(distance / 2^31), where distance is (peak - logit) * scale; relative error at most 2^-27.
 SLM_DEVICE std::uint64_t weight_of(float logit, float peak, double scale) {
   const double distance = (static_cast<double>(peak) - static_cast<double>(logit)) * scale;
-  if (!(distance < 45 * 0x1p31)) return 0;
+  if (!(distance >= 0 && distance < 45 * 0x1p31)) return 0;  // also for logits that are not finite
   const auto whole = static_cast<std::int64_t>(distance);
   const auto fraction = static_cast<std::int32_t>(whole & 0x7fffffff);
   // 2^-x for 0 <= x < 1, in units of 2^-30
