@@ -1,4 +1,4 @@
-// Public header for conversations in a program: a chat that calls the program's tools (docs/structured.md). Includes
+// Public header for conversations in a program: a chat that calls the program's tools (docs/chat.md). Includes
 // what slm/speculative.hpp and slm/grammar.hpp have.
 #pragma once
 

@@ -35,7 +35,7 @@ void check_budget(const std::string& name, std::uint64_t bytes, std::uint64_t bu
   if (bytes <= budget) return;
   throw slm::Error("serve.model-memory",
                    slm::text("the model ", slm::quote(name), " needs ", bytes,
-                             " bytes with its KV cache, but all models ", "together have ", budget),
+                             " bytes with its KV cache, but all models together have ", budget),
                    "Raise --model-memory, or lower --cache-memory");
 }
 
