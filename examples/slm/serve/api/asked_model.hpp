@@ -14,8 +14,8 @@ struct AskedModel {
   bool adapted = false;
   slm::AdapterLease adapter = {};  // set after bring()
 
-  /// Whether the adapter is still loading.
-  bool is_coming() const { return adapter && !adapter.settled(); }
+  /// Whether the adapter is not loaded: it is still loading, or it failed.
+  bool lacks_adapter() const { return adapter && adapter.digest() == 0; }
   /// Fingerprint of everything besides the request that affects an answer; valid once it has begun.
   std::string fingerprint(const ServedModel& model) const;
   /// The refusal for a failed answer: the adapter's error, or failed_by().

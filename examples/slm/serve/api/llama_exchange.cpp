@@ -49,7 +49,6 @@ class LlamaExchange final : public Exchange {
 
   void poll(HttpOutput& out) override {
     const bool streams = request_.text.stream;
-    if (streams && request_.text.asked.is_coming()) return;
     bool over = true;
     try {
       for (std::size_t i = 0; i < choices_.size(); ++i) {
@@ -65,6 +64,7 @@ class LlamaExchange final : public Exchange {
       if (over) out.answer(200, "application/json", slm::json_text(answers()));
       return;
     }
+    if (!over && request_.text.asked.lacks_adapter()) return;
     if (!std::exchange(open_, true)) {
       out.begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
     }

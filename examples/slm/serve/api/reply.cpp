@@ -15,7 +15,6 @@ class ReplyExchange final : public Exchange {
         choices_(begin_choices(request_, model, service, cancel, wake)) {}
 
   void poll(HttpOutput& out) override {
-    if (request_.asked.is_coming()) return;
     Choice& choice = *choices_.front();
     if (!std::exchange(begun_, true)) reply_->begin();
     bool over = false;
@@ -33,11 +32,12 @@ class ReplyExchange final : public Exchange {
       reply_->fail(refusal);
       over = true;
     }
-    const std::string events = reply_->take_events();
     if (!request_.stream) {
       if (over) out.answer(200, "application/json", slm::json_text(reply_->whole()));
       return;
     }
+    if (!over && request_.asked.lacks_adapter()) return;
+    const std::string events = reply_->take_events();
     if (!std::exchange(open_, true)) {
       out.begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
     }

@@ -204,7 +204,6 @@ class StreamExchange final : public TextExchange {
         logprobs_(choices_.size(), CompletionLogprobs(model_.tokenizer)) {}
 
   void poll(HttpOutput& out) override {
-    if (request_.asked.is_coming()) return;
     bool over = true;
     try {
       for (std::size_t i = 0; i < choices_.size(); ++i) {
@@ -222,6 +221,7 @@ class StreamExchange final : public TextExchange {
       add(error_json(refusal));
       over = true;
     }
+    if (!over && request_.asked.lacks_adapter()) return;
     if (!std::exchange(open_, true)) {
       out.begin(200, "text/event-stream; charset=utf-8", {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
     }
