@@ -38,12 +38,15 @@ function(slm_depend_on_executables target directory)
   endforeach()
 endfunction()
 
+# One cache serves every checkout: paths below the source folder are relative. The precompiled Catch2 header needs the
+# two kinds of sloppiness.
 find_program(SLM_CCACHE ccache)
-if(SLM_CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
-  set(CMAKE_CUDA_COMPILER_LAUNCHER "${SLM_CCACHE}")
-endif()
-if(SLM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The precompiled Catch2 header needs these two options.
-  set(CMAKE_CXX_COMPILER_LAUNCHER
-    "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${SLM_CCACHE}")
+if(SLM_CCACHE)
+  set(launcher "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros "${SLM_CCACHE}")
+  foreach(language CXX CUDA)
+    if(NOT CMAKE_${language}_COMPILER_LAUNCHER)
+      set(CMAKE_${language}_COMPILER_LAUNCHER "${launcher}")
+    endif()
+  endforeach()
 endif()

@@ -22,7 +22,7 @@ namespace {
 using namespace slm::bench;
 using slm::testing::error_id;
 
-const std::string source_dir = SLM_SOURCE_DIR;
+const std::string source_dir = slm::testing::source_path(".").string();
 
 /// A Python script as the engine. The two snippets of code may change the dictionaries `about` and `answer`.
 struct Fake : slm::testing::TemporaryFolder {

@@ -8,6 +8,7 @@
 
 #include "api/api.hpp"
 #include "slm/core/error.hpp"
+#include "support/paths.hpp"
 
 namespace serve::test {
 
@@ -16,7 +17,7 @@ inline ServedModel demo_model() {
   ServedModel model{.names = {"demo", "alias"},
                     .root = "somewhere",
                     .info = {.name = "demo", .vocab = 2048, .context = 64, .end_tokens = {0}},
-                    .tokenizer = slm::Tokenizer::from(SLM_SOURCE_DIR "/examples/demo_pair/target"),
+                    .tokenizer = slm::Tokenizer::from(slm::testing::source_path("examples/demo_pair/target")),
                     .chat = cli::ChatFormat{.form = slm::ChatTemplate::from({}, "plain")},
                     .fingerprint = "slm-test",
                     .tokenizer_info = {}};

@@ -4,6 +4,7 @@
 
 #include "api/default_fields.hpp"
 #include "serve/api/fake_service.hpp"
+#include "support/paths.hpp"
 
 using serve::test::FakeOutput;
 using serve::test::FakeServer;
@@ -12,7 +13,7 @@ using slm::Json;
 namespace {
 
 const slm::Tokenizer& tokenizer() {
-  static const auto demo = slm::Tokenizer::from(SLM_SOURCE_DIR "/examples/demo_pair/target");
+  static const auto demo = slm::Tokenizer::from(slm::testing::source_path("examples/demo_pair/target"));
   return demo;
 }
 

@@ -8,11 +8,12 @@
 
 #include "serve/api/calling_server.hpp"
 #include "slm/io/json.hpp"
+#include "support/paths.hpp"
 
 namespace serve::test {
 
 inline slm::Json oracle_examples() {
-  std::ifstream file(SLM_SOURCE_DIR "/tests/fixtures/tools/api.json");
+  std::ifstream file(slm::testing::source_path("tests/fixtures/tools/api.json"));
   return slm::Json::parse(file);
 }
 

@@ -4,6 +4,7 @@
 
 #include "api/completion_logprobs.hpp"
 #include "serve/api/fake_service.hpp"
+#include "support/paths.hpp"
 
 using serve::test::FakeOutput;
 using serve::test::FakeServer;
@@ -12,7 +13,7 @@ using slm::Json;
 namespace {
 
 std::vector<slm::Token> ids(const std::string& text) {
-  static const auto tokenizer = slm::Tokenizer::from(SLM_SOURCE_DIR "/examples/demo_pair/target");
+  static const auto tokenizer = slm::Tokenizer::from(slm::testing::source_path("examples/demo_pair/target"));
   return tokenizer.encode(text, false);
 }
 
@@ -243,7 +244,8 @@ TEST_CASE("log-probabilities: bytes that are no character have own names, and mi
 }
 
 TEST_CASE("places of an echoed prompt's tokens are those of the text, which lacks the first token and a blank") {
-  const auto tokenizer = slm::Tokenizer::from(SLM_SOURCE_DIR "/tests/fixtures/tokenizers/llama2_legacy.json");
+  const auto tokenizer =
+      slm::Tokenizer::from(slm::testing::source_path("tests/fixtures/tokenizers/llama2_legacy.json"));
   const std::string prompt = "the thing in the \xC3\xA9 \xF0\x9F\x99\x82 x";
   const auto tokens = tokenizer.encode(prompt);
   REQUIRE(tokenizer.is_special(tokens.front()));

@@ -7,6 +7,7 @@
 #include "api/logit_edits.hpp"
 #include "serve/api/fake_service.hpp"
 #include "slm/io/json.hpp"
+#include "support/paths.hpp"
 
 using serve::TextRequest;
 using slm::Json;
@@ -144,7 +145,7 @@ TEST_CASE("APIs whose requests become chats know every field of a chat") {
 }
 
 TEST_CASE("the reference lists the table of fields") {
-  std::ifstream file(SLM_SOURCE_DIR "/docs/reference/request-fields.md");
+  std::ifstream file(slm::testing::source_path("docs/reference/request-fields.md"));
   const std::string page{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   INFO(serve::field_listing());
   CHECK(page.ends_with("\n" + serve::field_listing()));
@@ -313,7 +314,7 @@ TEST_CASE("a chat's messages are texts or parts of text, and max_completion_toke
 
 TEST_CASE("options of a request are variables of the chat template") {
   serve::ServedModel qwen = serve::test::demo_model();
-  Json file = slm::read_json_object(SLM_SOURCE_DIR "/tests/fixtures/tokenizers/qwen2.json");
+  Json file = slm::read_json_object(slm::testing::source_path("tests/fixtures/tokenizers/qwen2.json"));
   for (const char* marker : {"<|im_start|>", "<|im_end|>", "<think>", "</think>"}) {
     const bool there = slm::Tokenizer::parse(file.dump()).token(marker).has_value();
     if (there) continue;

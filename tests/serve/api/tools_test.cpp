@@ -8,6 +8,7 @@
 #include "serve/api/calling_server.hpp"
 #include "slm/io/json.hpp"
 #include "slm/text/text_stream.hpp"
+#include "support/paths.hpp"
 
 using serve::test::call_text;
 using serve::test::CallingServer;
@@ -74,7 +75,7 @@ Json joined(const std::vector<Json>& events, std::string& finish) {
 }  // namespace
 
 TEST_CASE("answers have the shapes of the oracle, whole and streamed, token by token") {
-  std::ifstream file(SLM_SOURCE_DIR "/tests/fixtures/tools/api.json");
+  std::ifstream file(slm::testing::source_path("tests/fixtures/tools/api.json"));
   CallingServer server;
   for (const Json& example : Json::parse(file)) {
     const Json& parsed = example["parsed"];
@@ -171,7 +172,7 @@ TEST_CASE("reasoning is a separate member, counted, or a part of the content") {
 }
 
 TEST_CASE("special tokens of the form are read, and others stay out of the text") {
-  const auto tokenizer = slm::Tokenizer::from(SLM_SOURCE_DIR "/examples/demo_pair/target");
+  const auto tokenizer = slm::Tokenizer::from(slm::testing::source_path("examples/demo_pair/target"));
   REQUIRE(tokenizer.is_special(0));
   const auto shown = [&](const std::vector<slm::Token>& kept) {
     std::string text;

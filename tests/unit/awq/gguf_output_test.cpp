@@ -215,7 +215,7 @@ TEST_CASE("scales folded into the blocks of a GGUF file do not change its logits
 
 TEST_CASE("scales searched on a text lower the perplexity of a Q4_0 GGUF file, without making it larger") {
   const TemporaryFolder folder;
-  const fs::path model = demo_pair("draft"), examples = fs::path(SLM_SOURCE_DIR) / "examples/demo_pair";
+  const fs::path model = demo_pair("draft"), examples = source_path("examples/demo_pair");
   std::ifstream text(examples / "measure.py");
   auto tokens = Tokenizer::from(model).encode(std::string(std::istreambuf_iterator<char>(text), {}));
   const auto perplexity_of = [&](const fs::path& file) {

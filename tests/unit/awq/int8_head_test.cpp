@@ -29,7 +29,7 @@ void write_draft(const fs::path& out, bool int8_head) {
 }
 
 std::vector<Token> some_text(std::size_t count) {
-  std::ifstream file(fs::path(SLM_SOURCE_DIR) / "examples/demo_pair/measure.py");
+  std::ifstream file(source_path("examples/demo_pair/measure.py"));
   auto tokens = Tokenizer::from(demo_pair("draft")).encode(std::string(std::istreambuf_iterator<char>(file), {}));
   tokens.resize(count);
   return tokens;

@@ -40,7 +40,7 @@ std::map<std::string, std::string> contents(const fs::path& folder) {
 }
 
 /// Some thousand tokens of Python.
-fs::path calibration_text() { return fs::path(SLM_SOURCE_DIR) / "examples/demo_pair/train.py"; }
+fs::path calibration_text() { return slm::testing::source_path("examples/demo_pair/train.py"); }
 
 quantize::Options quick() {
   quantize::Options options;
@@ -51,7 +51,7 @@ quantize::Options quick() {
 
 double perplexity_of(const fs::path& folder) {
   const AnyModel model = load(folder);
-  auto tokens = Tokenizer::from(folder).encode(read_bytes(fs::path(SLM_SOURCE_DIR) / "examples/demo_pair/measure.py"));
+  auto tokens = Tokenizer::from(folder).encode(read_bytes(slm::testing::source_path("examples/demo_pair/measure.py")));
   tokens.resize(1000);
   return perplexity(model, tokens, {.window = 256}).value();
 }

@@ -9,6 +9,7 @@
 #include "slm/chat.hpp"
 #include "slm/io/json.hpp"
 #include "support/errors.hpp"
+#include "support/paths.hpp"
 
 using namespace slm;
 
@@ -68,7 +69,7 @@ struct ScriptedChat {
                                      }});
   }
 
-  const Tokenizer tokenizer = Tokenizer::from(SLM_SOURCE_DIR "/examples/demo_pair/target");
+  const Tokenizer tokenizer = Tokenizer::from(slm::testing::source_path("examples/demo_pair/target"));
   std::deque<std::string> script;
   std::vector<Request> requests;
   std::vector<std::string> moves;
@@ -235,7 +236,7 @@ TEST_CASE("wrong tools and templates without tools are refused") {
 }
 
 TEST_CASE("a chat on a model makes the calls that it must") {
-  const std::string folder = SLM_SOURCE_DIR "/examples/demo_pair/target";
+  const std::string folder = slm::testing::source_path("examples/demo_pair/target").string();
   SpeculativeDecoder decoder{Drafter{ForcedText{}, Lookup{}}, load(folder, backend::Cpu(1))};
   Chat chat{decoder, Tokenizer::from(folder), ChatTemplate::parse(calling_template)};
   std::vector<std::string> moves;

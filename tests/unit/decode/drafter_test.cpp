@@ -85,7 +85,7 @@ TEST_CASE("prompt lookup pays on repetitive text") {
 }
 
 TEST_CASE("prompt lookup costs little on text without repetition, if rows are not free") {
-  std::ifstream file(std::string{SLM_SOURCE_DIR} + "/LICENSE", std::ios::binary);
+  std::ifstream file(source_path("LICENSE"), std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const Tokenizer tokenizer = Tokenizer::from(demo_pair("target"));
   const std::vector<Token> script = tokenizer.encode(text);

@@ -122,7 +122,7 @@ TEST_CASE("a message contains only a short excerpt of any word, without control 
   };
   const auto seeds = [](const char* fuzzer) {
     std::vector<Json> found;
-    const auto folder = std::filesystem::path{SLM_SOURCE_DIR} / "tests" / "fuzz" / "corpus" / fuzzer;
+    const auto folder = source_path("tests") / "fuzz" / "corpus" / fuzzer;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       const std::string name = entry.path().filename().string();
       if (!name.starts_with("deep")) found.push_back(Json::parse(content_of(entry.path())));

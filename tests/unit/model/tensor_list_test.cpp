@@ -22,7 +22,7 @@ namespace {
 /// tensors of quantized matrices have other names.
 std::vector<fs::path> folders() {
   std::vector<fs::path> found{demo_pair("draft"), demo_pair("target")};
-  for (const fs::path& root : {fixture("models"), fs::path{SLM_SOURCE_DIR} / "../shared/fixtures/models"}) {
+  for (const fs::path& root : {fixture("models"), source_path("../shared/fixtures/models")}) {
     std::error_code absent;
     for (const auto& entry : fs::directory_iterator(root, absent)) {
       const fs::path config = entry.path() / "config.json";
