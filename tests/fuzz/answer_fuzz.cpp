@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "slm/io/json.hpp"
 #include "slm/text/answer_parser.hpp"
 
@@ -22,7 +23,7 @@ void require(bool holds) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   if (size < 3) return 0;
   static const std::vector<std::string> names = slm::AnswerFormat::names();
   const slm::AnswerFormat format = slm::AnswerFormat::named(names[data[0] % names.size()]);

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 
+#include "fuzzer.hpp"
 #include "serve/api/calling_server.hpp"
 #include "slm/decode/request.hpp"
 #include "support/temporary.hpp"
@@ -34,7 +35,7 @@ void require(bool holds) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   if (size == 0) return 0;
   static const serve::ServedModel served = serve::test::calling_model("{% if enable_thinking %}<think>\n{% endif %}");
   static const slm::testing::TemporaryFolder folder;

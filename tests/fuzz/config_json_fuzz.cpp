@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/io/config_json.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   try {
     const auto json = slm::parse_json_object({reinterpret_cast<const char*>(data), size}, "fuzz");
     const auto model = slm::read_config_json(json, "fuzz");

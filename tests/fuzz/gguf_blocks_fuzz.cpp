@@ -5,11 +5,12 @@
 #include <cstdlib>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/formats/gguf_types.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   if (size == 0) return 0;
   const slm::GgufType* type = slm::gguf_type(data[0]);
   if (!type || !type->dtype) return 0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/io/gguf.hpp"
 #include "support/gguf_builder.hpp"
@@ -46,7 +47,7 @@ void parse(std::string_view file) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   parse({reinterpret_cast<const char*>(data), size});
 
   // Each nine bytes replace one number: its index, and the new value.

@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/io/gguf_tensors.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   try {
     const slm::GgufFile file({reinterpret_cast<const std::byte*>(data), size}, "fuzz");
     const slm::ModelDescription model = slm::read_gguf_model(file);

@@ -6,10 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/grammar.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   std::vector<std::string> texts;
   while (!rest.empty()) {

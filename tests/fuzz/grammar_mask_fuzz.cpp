@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/grammar.hpp"
 #include "support/grammar_masks.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   if (bytes.empty()) return 0;
   const std::string_view source = bytes.substr(1, bytes.find('\0', 1) - 1);

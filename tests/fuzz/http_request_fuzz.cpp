@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "fuzzer.hpp"
 #include "http/reader.hpp"
 
 namespace {
@@ -65,7 +66,7 @@ std::string decoded(std::string_view chunks) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   if (size < 2) return 0;
   const std::size_t first = data[0], piece = data[1];
   std::string_view bytes(reinterpret_cast<const char*>(data) + 2, size - 2);

@@ -6,12 +6,13 @@
 #include <cstdlib>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "layer_input.hpp"
 #include "message.hpp"
 #include "slm/formats/int4_check.hpp"
 #include "slm/formats/int4_rows.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   LayerInput input(data, size);
   slm::Int4Tensor layer;
   layer.name = "fuzz";

@@ -4,11 +4,12 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/text/jinja/template.hpp"
 #include "slm/text/utf8.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   try {
     slm::jinja::Limits limits;
     limits.steps = 20'000;  // so that many inputs are tried

@@ -5,10 +5,11 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/io/peft_config.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   try {
     const slm::Json json = slm::parse_json_object({reinterpret_cast<const char*>(data), size}, "fuzz");
     const slm::detail::PeftConfig config(json, "fuzz", "adapter_config.json");

@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/io/safetensors.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   try {
     const auto* bytes = reinterpret_cast<const std::byte*>(data);
     for (const auto& [name, tensor] : slm::parse_safetensors({bytes, size}, "fuzz")) {

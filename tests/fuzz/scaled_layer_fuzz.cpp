@@ -7,12 +7,13 @@
 #include <cstdlib>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "layer_input.hpp"
 #include "message.hpp"
 #include "slm/formats/scaled_check.hpp"
 #include "slm/formats/scaled_tensor.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   LayerInput input(data, size);
   slm::ScaledTensor layer;
   layer.name = layer.file = "fuzz";

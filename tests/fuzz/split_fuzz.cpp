@@ -6,12 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/text/split/parser.hpp"
 #include "slm/text/split/pieces.hpp"
 #include "support/backtracking.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const std::string_view pattern = bytes.substr(0, bytes.find('\n'));
   std::string_view text = bytes.substr(pattern.size() == size ? size : pattern.size() + 1);

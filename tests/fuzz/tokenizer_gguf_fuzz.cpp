@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/io/gguf.hpp"
 #include "slm/text/tokenizer.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   try {
     const auto contents = slm::parse_gguf({reinterpret_cast<const std::byte*>(data), size}, "fuzz");
     const auto tokenizer = slm::Tokenizer::parse(contents.fields);

@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
     const auto tokenizer = slm::Tokenizer::parse(bytes, "fuzz");

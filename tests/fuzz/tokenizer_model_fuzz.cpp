@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/text/tokenizer.hpp"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+SLM_FUZZER(data, size) {
   try {
     const auto tokenizer = slm::Tokenizer::parse_model({reinterpret_cast<const char*>(data), size}, "fuzz");
     const std::vector<slm::Token> tokens = tokenizer.encode("abc a  b\n\u65E5 </s>abcabc");

@@ -11,7 +11,7 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-set(settings -G "${GENERATOR}" -D "CMAKE_CXX_COMPILER=${COMPILER}" -D CMAKE_BUILD_TYPE=Debug -D "CMAKE_CXX_FLAGS_DEBUG=-O1")
+set(settings -G "${GENERATOR}" -D "CMAKE_CXX_COMPILER=${COMPILER}" -D CMAKE_BUILD_TYPE=Debug -D "CMAKE_CXX_FLAGS_DEBUG=-O0")
 set(app "${SOURCE}/examples/embed_in_app")
 set(configs "${SOURCE}/tests/packaging/configs")
 file(GLOB models "${SOURCE}/tests/fixtures/models/*/config.json" "${SOURCE}/examples/demo_pair/*/config.json" "${configs}/*.json")

@@ -8,7 +8,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/os/processors.hpp"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(SLM_PORTABLE_KERNELS)  // the fuzzers, which run no kernels, define it
 #define SLM_CPU_X86 1
 #include <cpuid.h>
 #else
