@@ -8,12 +8,13 @@
 #include "api/constraint_fields.hpp"
 #include "api/default_fields.hpp"
 #include "api/infill_prompt.hpp"
+#include "api/logit_edits.hpp"
 
 namespace serve {
 
 namespace {
 
-constexpr std::size_t most_biased = 1024, most_fields = 64;
+constexpr std::size_t most_fields = 64;
 constexpr float never = -std::numeric_limits<float>::infinity();
 
 /// The tokens that an entry of `logit_bias` names: an id, also as text, or the tokens of a text.

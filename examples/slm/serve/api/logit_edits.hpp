@@ -17,6 +17,9 @@ namespace serve {
 /// The logit of a token that must not follow. It is finite: where a grammar permits no other token, the token follows.
 inline constexpr float banned_logit = -1e30f;
 
+/// The most tokens of a request's `logit_bias`.
+inline constexpr std::size_t most_biased = 1024;
+
 /// No end token before the text has `least` tokens.
 struct LeastLength {
   std::vector<slm::Token> ends;

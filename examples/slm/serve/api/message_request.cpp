@@ -8,10 +8,11 @@ namespace serve {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> names{{{"stop", "stop_sequences"},
-                                                                              {"response_format", "output_config"},
-                                                                              {"reasoning_effort", "output_config"},
-                                                                              {"reasoning_budget_tokens", "thinking"}}};
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> message_names{
+    {{"stop", "stop_sequences"},
+     {"response_format", "output_config"},
+     {"reasoning_effort", "output_config"},
+     {"reasoning_budget_tokens", "thinking"}}};
 
 Refusal bad_block(const slm::Json& block, std::string_view expected) {
   return Fields::bad("messages", block, expected);
@@ -140,7 +141,7 @@ void read_messages(const Fields& fields, OrderedJson& chat) {
   chat["continue_final_message"] = true;
 }
 
-void read_tools(const Fields& fields, OrderedJson& chat) {
+void read_message_tools(const Fields& fields, OrderedJson& chat) {
   if (const slm::Json* list = fields.find("tools")) {
     OrderedJson& tools = chat["tools"] = OrderedJson::array();
     each_item(*list, fields.text("tools"), [&](const slm::Json& tool, std::string_view source) {
@@ -205,14 +206,14 @@ ChatBody chat_of_messages(slm::Json& body, std::string_view source, bool strict)
       body, fields,
       {"messages", "system", "tools", "tool_choice", "thinking", "output_config", "stop_sequences", "stream_options"});
   read_messages(fields, chat.fields);
-  read_tools(fields, chat.fields);
+  read_message_tools(fields, chat.fields);
   read_thinking(fields, chat.fields);
   read_output_config(fields, chat.fields);
   if (const slm::Json* stops = fields.find("stop_sequences")) chat.fields["stop"] = *stops;
   return chat;
 }
 
-FieldNames names_in_messages() { return names; }
+FieldNames names_in_messages() { return message_names; }
 
 OrderedJson message_error(const Refusal& refusal) {
   const char* const type = refusal.status == 401   ? "authentication_error"

@@ -7,7 +7,7 @@ namespace serve {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 4> names{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> response_names{
     {{"messages", "input"},
      {"max_completion_tokens", "max_output_tokens"},
      {"response_format", "text"},
@@ -113,7 +113,7 @@ void read_input(const Fields& fields, OrderedJson& chat) {
   conversation.finish();
 }
 
-void read_tools(const Fields& fields, OrderedJson& chat) {
+void read_response_tools(const Fields& fields, OrderedJson& chat) {
   if (const slm::Json* list = fields.find("tools")) {
     OrderedJson& tools = chat["tools"] = OrderedJson::array();
     each_item(*list, fields.text("tools"), [&](const slm::Json& tool, std::string_view source) {
@@ -147,7 +147,7 @@ ChatBody chat_of_responses(slm::Json& body, std::string_view source, bool strict
             {"input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens", "metadata",
              "stream_options"});
   read_input(fields, chat.fields);
-  read_tools(fields, chat.fields);
+  read_response_tools(fields, chat.fields);
   if (const auto most = fields.integer("max_output_tokens")) chat.fields["max_completion_tokens"] = *most;
   if (const slm::Json* text = fields.find("text")) {
     const std::string written = fields.text("text");
@@ -185,6 +185,6 @@ OrderedJson repeated_fields(const slm::Json& body, std::string_view source) {
   return repeated;
 }
 
-FieldNames names_in_responses() { return names; }
+FieldNames names_in_responses() { return response_names; }
 
 }  // namespace serve

@@ -18,7 +18,7 @@ namespace serve {
 
 namespace {
 
-constexpr const char* format = "slm-slot-1";
+constexpr const char* file_format = "slm-slot-1";
 
 using Clock = std::chrono::steady_clock;
 
@@ -112,7 +112,7 @@ SlotText Slots::text_of(int id) const {
 std::size_t Slots::save(const std::string& name, const SlotText& text, const ServedModel& model) const {
   check_name(name);
   const std::string file = slm::json_text(OrderedJson{
-      {"format", format}, {"model", model.names.front()}, {"vocab", model.info.vocab}, {"tokens", text.tokens}});
+      {"format", file_format}, {"model", model.names.front()}, {"vocab", model.info.vocab}, {"tokens", text.tokens}});
   const std::lock_guard lock(writing_);
   const std::filesystem::path path = folder_ / slm::path_of(name), partial = slm::detail::partial_path(path);
   std::ofstream out(partial, std::ios::binary);
@@ -144,7 +144,7 @@ std::size_t Slots::read(const std::string& name, std::vector<slm::Token>& tokens
   } catch (const slm::Error&) {
     throw bad_file(name, "is not a saved slot");
   }
-  if (json.value("format", slm::Json()) != format || !json.value("tokens", slm::Json()).is_array()) {
+  if (json.value("format", slm::Json()) != file_format || !json.value("tokens", slm::Json()).is_array()) {
     throw bad_file(name, "is not a saved slot");
   }
   if (json.value("model", slm::Json()) != model.names.front() || json.value("vocab", slm::Json()) != model.info.vocab) {

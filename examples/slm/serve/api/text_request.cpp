@@ -18,7 +18,7 @@ namespace serve {
 
 namespace {
 
-constexpr std::size_t most_stops = 32, longest_stop = 256, most_biased = 1024, longest_salt = 256;
+constexpr std::size_t most_stops = 32, longest_stop = 256, longest_salt = 256;
 
 std::uint64_t random_seed() {
   static thread_local std::mt19937_64 source{std::random_device{}()};
