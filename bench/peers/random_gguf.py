@@ -11,14 +11,16 @@ class Shape(typing.NamedTuple):
     hidden: int
     ffn: int
     heads: int
+    kv_heads: int
     vocab: int
     tied: bool
 
 
 SHAPES = {
-    "AMD-Llama-135M": Shape(12, 768, 2048, 12, 32000, False),
-    "AMD-OLMo-1B": Shape(16, 2048, 8192, 16, 50304, True),
-    "CodeLlama-7B": Shape(32, 4096, 11008, 32, 32016, False),
+    "AMD-Llama-135M": Shape(12, 768, 2048, 12, 12, 32000, False),
+    "AMD-OLMo-1B": Shape(16, 2048, 8192, 16, 16, 50304, True),
+    "CodeLlama-7B": Shape(32, 4096, 11008, 32, 32, 32016, False),
+    "SmolLM3-3B": Shape(36, 2048, 11008, 16, 4, 128256, True),
 }
 TYPES = ["bf16", "q4_0", "q4_k_m"]
 
@@ -39,7 +41,8 @@ def write(path, shape, type_name):
     writer = gguf.GGUFWriter(path, "llama")
     gguf_of.write_settings(writer, {
         "max_position_embeddings": CONTEXT, "hidden_size": shape.hidden, "num_hidden_layers": shape.layers,
-        "intermediate_size": shape.ffn, "num_attention_heads": shape.heads, "rms_norm_eps": 1e-5, "vocab_size": shape.vocab,
+        "intermediate_size": shape.ffn, "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads, "rms_norm_eps": 1e-5, "vocab_size": shape.vocab,
     })
     file_types = gguf.LlamaFileType
     writer.add_file_type({"bf16": file_types.MOSTLY_BF16, "q4_0": file_types.MOSTLY_Q4_0, "q4_k_m": file_types.MOSTLY_Q4_K_M}[type_name])
@@ -74,8 +77,9 @@ def write(path, shape, type_name):
         wider = types.Q6_K if type_name == "q4_k_m" and more_bits(layer, shape.layers) else usual
         ones(f"blk.{layer}.attn_norm.weight")
         ones(f"blk.{layer}.ffn_norm.weight")
-        for name, type_ in (("attn_q", usual), ("attn_k", usual), ("attn_v", wider), ("attn_output", usual)):
-            matrix(f"blk.{layer}.{name}.weight", shape.hidden, shape.hidden, type_)
+        kv = shape.hidden // shape.heads * shape.kv_heads
+        for name, rows, type_ in (("q", shape.hidden, usual), ("k", kv, usual), ("v", kv, wider), ("output", shape.hidden, usual)):
+            matrix(f"blk.{layer}.attn_{name}.weight", rows, shape.hidden, type_)
         matrix(f"blk.{layer}.ffn_gate.weight", shape.ffn, shape.hidden, usual)
         matrix(f"blk.{layer}.ffn_up.weight", shape.ffn, shape.hidden, usual)
         matrix(f"blk.{layer}.ffn_down.weight", shape.hidden, shape.ffn, wider)

@@ -25,7 +25,7 @@ TEST_CASE("on 32 lanes sequences with and without adapters of any rank share a b
   check_adapted_batches("opt-postln-proj", Lanes32{}, 7, 30, 5);
 }
 
-TEST_CASE("on 64 lanes sequences with and without adapters of any rank share a batch with unchanged bits") {
+TEST_CASE("on 64 lanes sequences with and without adapters of any rank share a batch with unchanged bits", "[long]") {
   check_adapted_batches("qwen3-qknorm-headdim", Lanes64{1}, 9, 40, 3);
   check_adapted_batches("phi3-swa7", Lanes64{}, 7, 30, 4);
 }

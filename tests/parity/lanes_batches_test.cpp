@@ -14,7 +14,7 @@ TEST_CASE("on 32 lanes a row's bits do not depend on other sequences") {
   check_batches(fixture("models/" + name), Lanes32{}, Lanes32{1}, count, 7);
 }
 
-TEST_CASE("on 64 lanes a row's bits do not depend on other sequences") {
+TEST_CASE("on 64 lanes a row's bits do not depend on other sequences", "[long]") {
   const std::string name = GENERATE("llama3-gqa-scaled-tied", "qwen3-qknorm-headdim", "gpt2");
   const int count = GENERATE(5, 9);
   CAPTURE(name, count);
