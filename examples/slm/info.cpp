@@ -140,6 +140,15 @@ OrderedJson shapes_of(const slm::LayerShapes& shapes, int layers) {
           {"inputs", shapes.inputs}};
 }
 
+/// Null without latent attention.
+OrderedJson latent_of(const slm::LatentAttention& latent) {
+  if (latent == slm::LatentAttention{}) return nullptr;
+  return {{"rank", latent.rank},
+          {"query_rank", latent.query_rank},
+          {"unrotated", latent.unrotated},
+          {"value", latent.value}};
+}
+
 /// Null if nothing is quantized.
 OrderedJson quantization_of(const Contents& contents) {
   if (contents.quantized_layers == 0) return nullptr;
@@ -211,6 +220,8 @@ OrderedJson describe(const std::string& folder, const slm::EstimateOptions& esti
       json[field] = layers_of(config.*member, config.layers);
     } else if constexpr (std::is_same_v<Field, slm::LayerShapes>) {
       json[field] = shapes_of(config.*member, config.layers);
+    } else if constexpr (std::is_same_v<Field, slm::LatentAttention>) {
+      json[field] = latent_of(config.*member);
     } else {
       json[field] = config.*member;
     }
@@ -237,7 +248,8 @@ OrderedJson describe(const std::string& folder, const slm::EstimateOptions& esti
     std::int64_t bytes = 0;
     for (int layer = 0; layer < config.layers; ++layer) {
       if (slm::kv_layer_of(config, settings, layer) != layer) continue;
-      bytes += 2 * config.kv_heads_of(layer) * slm::kv_row_bytes(format, config.head_dim_of(layer));
+      const int rows = config.is_latent() ? 1 : 2 * config.kv_heads_of(layer);
+      bytes += rows * slm::kv_row_bytes(format, config.head_dim_of(layer));
     }
     json["kv_cache_bytes_per_token"][std::string{slm::name_of(format)}] = bytes;
   }

@@ -111,6 +111,8 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
     add(mixture.shared_ffn != 0, "a shared expert");
     add(mixture.beside_mlp, "experts beside an MLP");
     add(mixture.scores == slm::RouterScores::sigmoid, "sigmoid router");
+    add(settings.router.groups > 1,
+        slm::text("experts of ", settings.router.kept_groups, " of ", settings.router.groups, " groups"));
     number("factor of experts' weights", settings.router.scale, 1);
   }
   const auto of_layers = [&](const auto& belongs) {
@@ -123,6 +125,8 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
     traits.push_back("attention" + of_layers([&](int layer) { return config.has_attention(layer); }));
   }
   add(config.attention_gate, "a gate of attention's outputs");
+  add(config.is_latent(), slm::text("keys and values of all heads from a latent, ", config.latent.rank, " wide"));
+  add(config.latent.query_rank != 0, slm::text("queries from ", config.latent.query_rank, " numbers"));
   const slm::LayerShapes& shapes = config.shapes;
   const auto with = [&](const char* what, const slm::LayerSet& set) {
     if (!set.empty()) traits.push_back(what + of_layers([&](int layer) { return set.has(layer); }));

@@ -22,12 +22,12 @@ MODELS = r"^(model|backend|decode|config)/"
 # ten headers of recurrent layers. The families with Mamba-2 and gpt-oss have a header each, and so have the forms of their tensors.
 # core/os has a header of each subject; the executor of an application is one.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (277, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((112, 95), (279, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (49, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/chat.hpp": ((127, 95), (376, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/adapters.hpp": ((35, 85), (111, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((125, 105), (302, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/chat.hpp": ((127, 95), (378, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/adapters.hpp": ((35, 85), (112, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((126, 105), (304, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 

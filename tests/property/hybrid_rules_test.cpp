@@ -21,8 +21,9 @@ namespace {
 
 /// Each recurrence, with experts and without; attention with a gate, with sinks and beside a recurrence; shared keys
 /// and values, and keys as values.
-const std::vector<std::string> names{"lfm2moe",        "qwen35-text",   "qwen3next", "granitehybrid-moe", "falcon-h1",
-                                     "nemotron-h-moe", "gpt-oss-trunc", "qwen3moe",  "gemma4-e2b",        "gemma4-moe"};
+const std::vector<std::string> names{"lfm2moe",    "qwen35-text",    "qwen3next",     "granitehybrid-moe",
+                                     "falcon-h1",  "nemotron-h-moe", "gpt-oss-trunc", "qwen3moe",
+                                     "gemma4-e2b", "gemma4-moe",     "deepseek-v3"};
 
 AnyModel target_of(const std::string& name) { return load(fixture("models/" + name), backend::Cpu{2}); }
 AnyModel draft_of(const std::string& name) {

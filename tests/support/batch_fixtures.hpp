@@ -34,6 +34,8 @@ inline const char* const batch_fixtures[] = {"llama-mha3h",
                                              "nemotron-h-moe",
                                              "gpt-oss-trunc",
                                              "gemma4-e2b",
-                                             "gemma4-moe"};
+                                             "gemma4-moe",
+                                             "deepseek-v2-lite",
+                                             "deepseek-v3"};
 
 }  // namespace slm::testing

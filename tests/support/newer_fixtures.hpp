@@ -68,6 +68,9 @@ inline const std::vector<std::string> newer_fixtures = {"apertus",
                                                         "starcoder2",
                                                         "starcoder2-full",
                                                         "gptneox-parallel-v4",
+                                                        "deepseek-v2-lite",
+                                                        "deepseek-v3",
+                                                        "glm4-moe-lite",
                                                         "ernie4.5-moe",
                                                         "ernie4.5-moe-interval",
                                                         "granitemoe",
@@ -109,6 +112,7 @@ inline const std::vector<std::string> newer_traits = {"apertus",
 /// Of the mixtures of experts and of layers of different shapes, one with each trait. Only CPUs without ranks run them.
 inline const std::vector<std::string> mixture_traits = {
     "ernie4.5-moe", "gpt-oss-trunc",         "granitemoeshared", "olmoe-clip", "qwen2moe-dense-layers",
-    "qwen3moe",     "qwen3moe-dense-layers", "gemma4-e2b",       "gemma4-moe", "phimoe"};
+    "qwen3moe",     "qwen3moe-dense-layers", "gemma4-e2b",       "gemma4-moe", "phimoe",
+    "deepseek-v3",  "deepseek-v2-lite"};
 
 }  // namespace slm::testing

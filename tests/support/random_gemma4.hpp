@@ -1,17 +1,11 @@
 // Writes Gemma 4 models with random weights, of widths that quantized formats can divide into groups.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
 
-#include "slm/io/config_json.hpp"
-#include "slm/io/safetensors_writer.hpp"
-#include "slm/io/tensor_names.hpp"
-#include "support/toy_models.hpp"
+#include "slm/io/json.hpp"
+#include "support/random_weights.hpp"
 
 namespace slm::testing {
 
@@ -49,25 +43,7 @@ inline Json gemma4_config(bool sparse) {
 }
 
 inline void write_random_gemma4(const std::filesystem::path& folder, bool sparse, std::uint64_t seed) {
-  const Json config = gemma4_config(sparse);
-  const ModelDescription model = read_config_json(config, "config.json");
-  std::uint64_t salt = seed << 32;
-  std::vector<std::vector<float>> data;
-  std::vector<Tensor> tensors;
-  for (const TensorName& name : TensorNames(model.config, model.settings, model.family->names).all()) {
-    std::int64_t count = 1;
-    for (const std::int64_t extent : name.shape) count *= extent;
-    const bool matrix = name.shape.size() == 2;
-    const float size = matrix ? std::sqrt(12.0f / static_cast<float>(name.shape[1])) : 0.4f;
-    std::vector<float>& values = data.emplace_back(static_cast<std::size_t>(count));
-    for (float& value : values)
-      value = (matrix ? 0.0f : 1.0f) + (static_cast<float>(mix(++salt) >> 40) * 0x1p-24f - 0.5f) * size;
-    tensors.push_back({name.name, DType::f32, name.shape, reinterpret_cast<const std::byte*>(values.data()),
-                       values.size() * sizeof(float)});
-  }
-  std::filesystem::create_directories(folder);
-  write_safetensors(folder / "model.safetensors", tensors);
-  std::ofstream(folder / "config.json") << config.dump(1);
+  write_random_weights(folder, gemma4_config(sparse), seed);
 }
 
 }  // namespace slm::testing

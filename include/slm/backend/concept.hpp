@@ -98,6 +98,20 @@ struct Linear {
   int product = -1;             // product number for adapters, see number_of(); -1: no adapter changes it
 };
 
+/// The parts of the heads of multiply_heads().
+struct HeadProducts {
+  std::int64_t width, first;              // of a head of x: its numbers, and the first one of the inputs
+  std::int64_t out_width, outputs, kept;  // of a head of out: its numbers, and those of the product and of the copy
+
+  template <class In, class Matrix, class Out>
+  HeadProducts(const View<In, 2>& x, const Matrix& weight, int heads, const View<Out, 2>& out)
+      : width(x.extent(1) / heads),
+        first(width - weight.in),
+        out_width(out.extent(1) / heads),
+        outputs(weight.out / heads),
+        kept(out_width - outputs) {}
+};
+
 /// Needed by clang before 17, which does not deduce template arguments of aggregates.
 template <class Matrix>
 Linear(const Matrix&, const float* = nullptr, int = -1) -> Linear<Matrix>;
@@ -173,6 +187,18 @@ concept ChoosingStep = requires(Step& step, std::span<Token> out) {
 template <class Step>
 concept ShapesLayers = requires(Step& step, typename Step::Rows rows) {
   step.multiply_rows(rows, rows);
+};
+
+/// A step of latent attention (LatentAttention). Keys and values are the same rows of a page.
+///   multiply_heads     out [rows, heads * n]  x [rows, heads * m]: each head of out ends with the product of the end
+///   of
+///                                             that of x and its part of weight [heads * outputs, inputs]. What
+///                                             precedes it in out, if anything, is a copy of what precedes the inputs
+///                                             in x
+template <class B>
+concept AttendsLatents = requires(B device, const StepPlan& plan, const typename B::template Matrix<Fp32>& matrix,
+                                  View<typename B::Activation, 2> rows, int heads) {
+  device.begin(plan).multiply_heads(rows, matrix, heads, rows);
 };
 
 /// Copies of a backend share the device.

@@ -82,8 +82,9 @@ inline std::vector<bool> kept_groups(const Routing& routing, std::span<const flo
   for (std::size_t g = 0; g < groups; ++g) {
     std::vector<float> best(marks.begin() + static_cast<std::ptrdiff_t>(g * size),
                             marks.begin() + static_cast<std::ptrdiff_t>((g + 1) * size));
-    std::partial_sort(best.begin(), best.begin() + 2, best.end(), std::greater<>{});
-    sums.emplace_back(-(best[0] + best[1]), g);
+    const std::ptrdiff_t counted = routing.settings.by_best ? 1 : 2;
+    std::partial_sort(best.begin(), best.begin() + counted, best.end(), std::greater<>{});
+    sums.emplace_back(-(counted == 1 ? best[0] : best[0] + best[1]), g);
   }
   std::sort(sums.begin(), sums.end());
   std::vector<bool> kept(groups);

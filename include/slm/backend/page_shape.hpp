@@ -18,11 +18,12 @@ struct KvPageShape {
   std::vector<int> layers = {};  // ascending
   int of_layers = 0;             // number of layers in the model
   std::size_t head_bytes = 0;    // bytes of the keys, or of the values, of one head
+  std::size_t parts = 2;         // keys and values; 1: they are the same rows, never on ranks
   Heads heads = {};
   QkNorm norm = QkNorm::none;
   std::size_t state_bytes = 0;  // of a page of recurrent states; such a page has no keys and values
 
-  std::size_t layer_bytes() const { return 2 * static_cast<std::size_t>(heads.kv) * head_bytes; }
+  std::size_t layer_bytes() const { return parts * static_cast<std::size_t>(heads.kv) * head_bytes; }
   std::size_t bytes() const { return state_bytes + layers.size() * layer_bytes(); }
 
   /// A rank's part of a page: keys and values of adjacent heads in adjacent layers.

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "slm/config/latent_attention.hpp"
 #include "slm/config/layer_factors.hpp"
 #include "slm/config/layer_shapes.hpp"
 #include "slm/config/mixture.hpp"
@@ -128,6 +129,7 @@ struct ModelConfig {
   LayerSet no_mlp = {};         // layers without an MLP
   bool attention_gate = false;  // the attention output is multiplied by sigmoid(gate); q has the gate's rows too
   LayerShapes shapes = {};
+  LatentAttention latent = {};
 
   constexpr bool operator==(const ModelConfig&) const = default;
 
@@ -146,6 +148,11 @@ struct ModelConfig {
   constexpr std::int64_t most_queries() const {
     return std::int64_t{heads} * (shapes.head_dim > head_dim ? shapes.head_dim : head_dim);
   }
+  /// Width of the attention output, the input of the output projection.
+  constexpr std::int64_t attended(int layer) const {
+    return std::int64_t{heads} * (is_latent() ? latent.value : head_dim_of(layer));
+  }
+  constexpr bool is_latent() const { return latent.rank != 0; }
   constexpr int most_ffn() const { return shapes.ffn > ffn ? shapes.ffn : ffn; }
   /// Whether all layers have the same shape.
   constexpr bool is_uniform() const { return shapes == LayerShapes{} && !mixture.beside_mlp; }
@@ -206,6 +213,11 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
   const bool usual = config.positions == Positions::rope && config.rotary == 0 && !config.is_hybrid() &&
                      !config.inner_norms && config.embedding == 0 && norms_outputs(config.order);
   if (!config.is_uniform() && !usual) return "layers of different shapes need whole rotated heads and norms of outputs";
+  if (const auto fault = fault_of(config.latent, config.kv_heads, config.head_dim, config.rotary); !fault.empty())
+    return fault;
+  const bool plain = config.is_plain() && config.order == BlockOrder::pre_norm && config.qk_norm == QkNorm::none &&
+                     config.attention_bias == AttentionBias::none && !config.inner_norms && !config.sinks;
+  if (config.is_latent() && !plain) return "latent attention needs plain blocks in pre_norm order without biases";
   return fault_of_layers(config);
 }
 

@@ -76,6 +76,7 @@ void for_each_member(F&& f) {
   f("no_mlp", &ModelConfig::no_mlp);
   f("attention_gate", &ModelConfig::attention_gate);
   f("shapes", &ModelConfig::shapes);
+  f("latent", &ModelConfig::latent);
 }
 
 /// A value as C++ source without namespace: 12, true, NormKind::layer.
@@ -120,6 +121,10 @@ inline std::string source_of(const LayerShapes& shapes) {
               ", .borrowing = ", source_of(shapes.borrowing), ", .wide_mlps = ", source_of(shapes.wide_mlps),
               ", .ffn = ", shapes.ffn, ", .inputs = ", shapes.inputs, ", .value_norm = ", source_of(shapes.value_norm),
               ", .scaled = ", source_of(shapes.scaled), "}");
+}
+inline std::string source_of(const LatentAttention& latent) {
+  return text("{.rank = ", latent.rank, ", .query_rank = ", latent.query_rank, ", .unrotated = ", latent.unrotated,
+              ", .value = ", latent.value, "}");
 }
 inline std::string source_of(const Mixer& mixer) {
   return text("{.kind = slm::MixerKind::", name_of(mixer.kind), ", .taps = ", mixer.taps, ", .heads = ", mixer.heads,

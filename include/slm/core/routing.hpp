@@ -29,9 +29,10 @@ struct RouterSettings {
   float least_sum = 0;
   float scale = 1;
   // If there are groups of adjacent experts, only those of `kept_groups` groups can be chosen: those with the largest
-  // sum of the two best scores of a group.
+  // sum of the two best scores of a group, or with the best score.
   int groups = 0;
   int kept_groups = 0;
+  bool by_best = false;
   // If the limit is not 0, an expert's inner activation is g * sigmoid(alpha * g) * (u + 1), where g is the gate, at
   // most the limit, and u is up, clamped to [-limit, limit].
   float gate_limit = 0;

@@ -13,6 +13,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/io/end_tokens.hpp"
 #include "slm/io/families/cohere.hpp"
+#include "slm/io/families/deepseek.hpp"
 #include "slm/io/families/gemma.hpp"
 #include "slm/io/families/gemma4.hpp"
 #include "slm/io/families/glm.hpp"
@@ -96,6 +97,9 @@ inline constexpr const Family* known_families[] = {&families::llama,
                                                    &families::granitemoe,
                                                    &families::granitemoeshared,
                                                    &families::ernie4_5_moe,
+                                                   &families::deepseek_v2,
+                                                   &families::deepseek_v3,
+                                                   &families::glm4_moe_lite,
                                                    &families::lfm2,
                                                    &families::lfm2_moe,
                                                    &families::qwen3_5,

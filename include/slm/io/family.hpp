@@ -60,6 +60,19 @@ struct InputTable {
   std::string_view output_norm = {};
 };
 
+/// Module names of latent attention, below a layer's prefix.
+struct LatentTable {
+  std::string_view query = {};         // from the layer's input
+  std::string_view query_latent = {};  // or from a row of query_rank: its matrix,
+  std::string_view query_norm = {};    // its norm
+  std::string_view query_heads = {};   // and the queries from it
+  std::string_view latent = {};        // the latent and the rotated key
+  std::string_view norm = {};          // of the latent
+  // One name: a matrix with the rows of unrotated key and value of each head. Two: keys [heads, rank, unrotated] and
+  // values [heads, value, rank].
+  std::array<std::string_view, 2> heads = {};
+};
+
 /// Module names of a checkpoint, without ".weight" and ".bias"; empty if a family lacks the module. A single name
 /// instead of two or three denotes a fused matrix with the rows of q, k and v, or of gate and up, in this order.
 struct TensorTable {
@@ -97,6 +110,7 @@ struct TensorTable {
   std::array<std::string_view, 4> activation = {};  // whole tensor names: xIELU's alpha_p, alpha_n, beta, epsilon
   ExpertTable experts = {};                         // of the layers with experts
   InputTable inputs = {};
+  LatentTable latent = {};
   std::string_view layer_factor = {};  // a whole tensor name
   bool transposed = false;             // the layers' matrices are stored [in, out]
   bool grouped_qkv = false;            // rows of a fused qkv: for each KV head its queries, its key and its value

@@ -89,6 +89,21 @@ constexpr GgufArchitecture gemma4_architecture(GgufArchitecture made) {
   return made;
 }
 
+/// Older files have the keys and values of all heads in one matrix.
+constexpr GgufArchitecture latent_architecture(GgufArchitecture made) {
+  LatentTable& names = made.apart.names.latent;
+  names = {.query = "attn_q",
+           .query_latent = "attn_q_a",
+           .query_norm = "attn_q_a_norm",
+           .query_heads = "attn_q_b",
+           .latent = "attn_kv_a_mqa",
+           .norm = "attn_kv_a_norm",
+           .heads = {"attn_k_b", "attn_v_b"}};
+  made.fused = made.apart;
+  made.fused.names.latent.heads = {"attn_kv_b"};
+  return made;
+}
+
 constexpr GgufArchitecture recurrent_architecture(GgufArchitecture made) {
   TensorTable& names = made.apart.names;
   names.of_gguf = true;
@@ -184,6 +199,8 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
     detail::gguf_architecture("olmoe", "olmoe", detail::gate_and_up),
     detail::gguf_architecture("granitemoe", "granitemoe", detail::gate_and_up, {}, true),
     detail::gguf_architecture("ernie4_5-moe", "ernie4_5_moe", detail::gate_and_up, {.rotates_pairs = true}),
+    detail::latent_architecture(
+        detail::gguf_architecture("deepseek2", "deepseek_v2", detail::gate_and_up, {.rotates_pairs = true})),
     detail::gguf_architecture("gpt-oss", "gpt_oss", detail::gate_and_up, {.sinks = true}),
     detail::recurrent_architecture(
         detail::gguf_architecture("lfm2", "lfm2", detail::gate_and_up, {.qk_norm = QkNorm::per_head})),

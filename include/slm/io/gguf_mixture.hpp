@@ -19,7 +19,8 @@ constexpr bool gguf_has_experts(std::string_view architecture) {
   return architecture == "qwen3moe" || architecture == "qwen2moe" || architecture == "llama" ||
          architecture == "olmoe" || architecture == "granitemoe" || architecture == "ernie4_5-moe" ||
          architecture == "gpt-oss" || architecture == "lfm2moe" || architecture == "qwen35moe" ||
-         architecture == "qwen3next" || architecture == "granitehybrid" || architecture == "gemma4";
+         architecture == "qwen3next" || architecture == "granitehybrid" || architecture == "gemma4" ||
+         architecture == "deepseek2";
 }
 
 /// Reads config.mixture, whose widths the file may leave to the tensors. config has the sizes of the layers.
@@ -74,8 +75,11 @@ class GgufMixtureReader {
 
   void read_router() {
     RouterSettings& router = model_.settings.router;
-    const int function = fields_.integer(key("expert_gating_func"), 0, 1 << 20, 1);
-    const bool sigmoid = architecture_ == "lfm2moe" && function == 2;
+    // Files of DeepSeek-V3's relatives may lack the function; softmax has no bias of the choice.
+    const bool latent = architecture_ == "deepseek2";
+    const int usual = latent && model_.config.mixture.choice_bias ? 2 : 1;
+    const int function = fields_.integer(key("expert_gating_func"), 0, 1 << 20, usual);
+    const bool sigmoid = (architecture_ == "lfm2moe" || latent) && function == 2;
     if (function != 1 && !sigmoid) {
       throw Error("config.unsupported",
                   text("'", fields_.file(), "' requires the function ", function, " of a router (",
@@ -84,9 +88,10 @@ class GgufMixtureReader {
     }
     if (sigmoid) {
       model_.config.mixture.scores = RouterScores::sigmoid;
-      router.added_to_sum = 1e-6f;
+      router.added_to_sum = latent ? 1e-20f : 1e-6f;
     }
-    const bool normalizes = architecture_ != "qwen2moe" && architecture_ != "olmoe";
+    if (latent) read_groups(sigmoid ? 2 : 1);
+    const bool normalizes = architecture_ != "qwen2moe" && architecture_ != "olmoe" && !latent;
     router.normalizes = fields_.boolean(key("expert_weights_norm"), normalizes);
     if (architecture_ == "gpt-oss") {  // the files lack both
       router.gate_limit = 7;
@@ -95,6 +100,20 @@ class GgufMixtureReader {
     if (architecture_ == "ernie4_5-moe") router.least_sum = 1e-12f;
     router.scale = fields_.number(key("expert_weights_scale"), 0, 1e6, 1);
     if (router.scale == 0) router.scale = 1;
+  }
+
+  /// best: experts of a group that count for its mark.
+  void read_groups(int best) {
+    const MixtureConfig& mixture = model_.config.mixture;
+    const std::string kept_key = key("expert_group_used_count");
+    const int groups = fields_.integer(key("expert_group_count"), 0, 1024, 1);
+    if (groups <= 1) return;
+    const int kept = fields_.integer(kept_key, 1, groups), size = mixture.experts / groups;
+    if (mixture.experts % groups != 0 || size < best || mixture.chosen > kept * size)
+      throw fields_.bad(kept_key, text("groups of ", mixture.experts, " experts with the ", mixture.chosen, " chosen"));
+    model_.settings.router.groups = groups;
+    model_.settings.router.kept_groups = kept;
+    model_.settings.router.by_best = best == 1;
   }
 
   const GgufFile& file_;

@@ -20,6 +20,7 @@
 #include "slm/io/gguf_families.hpp"
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/gguf_gemma4.hpp"
+#include "slm/io/gguf_latent.hpp"
 #include "slm/io/gguf_mixers.hpp"
 #include "slm/io/gguf_mixture.hpp"
 
@@ -33,8 +34,8 @@ class GgufModelReader {
       : file_(file), fields_(file.fields()), architecture_(architecture_of(file)) {}
 
   ModelDescription read() {
-    model_.family =
-        has("blk.0.attn_qkv.weight") && !gguf_recurs(architecture_.name) ? &architecture_.fused : &architecture_.apart;
+    const bool fused = has("blk.0.attn_qkv.weight") && !gguf_recurs(architecture_.name);
+    model_.family = fused || has("blk.0.attn_kv_b.weight") ? &architecture_.fused : &architecture_.apart;
     refuse_other_formulas();
     read_kinds();
     read_sizes();
@@ -45,6 +46,7 @@ class GgufModelReader {
     } else if (config_.positions == Positions::rope) {
       read_rope();
     }
+    if (is("deepseek2")) GgufLatentReader(file_, architecture_.name, model_).read_scale();
     GgufFamilyReader(file_, architecture_.name, model_).read();
     if (const auto what = fault_of(config_); !what.empty()) {
       throw Error("config.unsound", text("'", fields_.file(), "': ", what), "Convert the model again");
@@ -156,7 +158,9 @@ class GgufModelReader {
       GgufGemma4Reader(file_, model_).read_sizes();
       return read_vocabulary();
     }
-    if (fields_.has(key("attention.key_length"))) {
+    if (is("deepseek2")) {
+      GgufLatentReader(file_, architecture_.name, model_).read_sizes();
+    } else if (fields_.has(key("attention.key_length"))) {
       config_.head_dim = fields_.integer(key("attention.key_length"), 1, 1024);
       if (fields_.integer(key("attention.value_length"), 1, 1 << 20, config_.head_dim) != config_.head_dim) {
         throw unsupported("values of a length other than the keys'");
@@ -168,11 +172,11 @@ class GgufModelReader {
     }
     if (gguf_recurs(architecture_.name)) {
       GgufMixerReader(fields_, architecture_.name, blocks, config_).read();
-    } else if (fields_.has(key("attention.head_count_kv"))) {
+    } else if (!config_.is_latent() && fields_.has(key("attention.head_count_kv"))) {
       config_.kv_heads = layer_integer("attention.head_count_kv", config_.heads);
     } else if (is("mpt")) {  // the metadata do not state shared KV heads
       config_.kv_heads = std::max(0, (rows_of("blk.0.attn_qkv.weight") - config_.hidden) / 2 / config_.head_dim);
-    } else {
+    } else if (!config_.is_latent()) {
       config_.kv_heads = config_.heads;
     }
     // Converters write 4 * hidden for models without a gate, independent of the tensors.

@@ -162,6 +162,29 @@ class LayerNames {
     }
   }
 
+  std::vector<TensorName> of_latent(Role role, int layer) const {
+    const LatentAttention& latent = shape_.latent;
+    const LatentTable& table = table_.latent;
+    const std::int64_t heads = shape_.heads, rank = latent.rank, from = latent.query_rank;
+    const std::int64_t query = heads * (latent.unrotated + shape_.rotary);
+    switch (role) {
+      case Role::latent_query_low:
+        return from == 0 ? std::vector<TensorName>{}
+                         : std::vector{matrix(layer, table.query_latent, from, shape_.hidden)};
+      case Role::latent_query_norm:
+        return from == 0 ? std::vector<TensorName>{} : one(in(layer, table.query_norm), {from});
+      case Role::latent_query:
+        return {from == 0 ? matrix(layer, table.query, query, shape_.hidden)
+                          : matrix(layer, table.query_heads, query, from)};
+      case Role::latent: return {matrix(layer, table.latent, shape_.head_dim, shape_.hidden)};
+      case Role::latent_norm: return one(in(layer, table.norm), {rank});
+      default: break;
+    }
+    if (table.heads[1].empty()) return {matrix(layer, table.heads[0], heads * (latent.unrotated + latent.value), rank)};
+    return {{in(layer, table.heads[0]), {heads, rank, latent.unrotated}},
+            {in(layer, table.heads[1]), {heads, latent.value, rank}}};
+  }
+
   /// The parts of layers whose shapes differ.
   std::vector<TensorName> of_shapes(Role role, int layer) const {
     const LayerShapes& shapes = shape_.shapes;

@@ -43,7 +43,7 @@ class TensorNames : public detail::LayerNames {
 
   std::vector<TensorName> weights(Role role, int layer = 0) const {
     const std::int64_t hidden = shape_.hidden, ffn = shape_.ffn_of(layer), embedding = shape_.embedding_dim();
-    const std::int64_t q = std::int64_t{shape_.heads} * shape_.head_dim_of(layer);
+    const std::int64_t q = shape_.attended(layer);
     const std::int64_t kv = std::int64_t{shape_.kv_heads_of(layer)} * shape_.head_dim_of(layer);
     const bool narrow = shape_.embedding != 0;
     if (is_of_layer(role) && !is_in(role, layer)) return {};
@@ -87,7 +87,14 @@ class TensorNames : public detail::LayerNames {
       case Role::mixer_skip:
       case Role::mixer_norm:
       case Role::mixer_out: return mixer(role, layer);
+      case Role::latent_query_low:
+      case Role::latent_query_norm:
+      case Role::latent_query:
+      case Role::latent:
+      case Role::latent_norm:
+      case Role::latent_heads: return of_latent(role, layer);
       case Role::qkv: {
+        if (shape_.is_latent()) return {};
         if (table_.qkv[1].empty()) return {matrix(layer, table_.qkv[0], q + 2 * kv, hidden)};
         std::vector<TensorName> parts{matrix(layer, table_.qkv[0], shape_.attention_gate ? 2 * q : q, hidden)};
         if (shape_.shapes.borrowing.has(layer)) return parts;
@@ -258,6 +265,7 @@ class TensorNames : public detail::LayerNames {
   /// Whether a layer has the part of the model that a role belongs to.
   bool is_in(Role role, int layer) const {
     if (is_of_mixer(role)) return shape_.has_mixer(layer);
+    if (is_of_latent(role)) return shape_.is_latent() && shape_.has_attention(layer);
     switch (role) {
       case Role::attention_norm: return shape_.has_attention(layer) || shape_.has_mixer(layer);
       case Role::attention_output_norm:

@@ -38,6 +38,12 @@ enum class Role {
   mixer_norm,
   mixer_out,
   qkv,
+  latent_query_low,  // of latent attention: see LatentTable
+  latent_query_norm,
+  latent_query,
+  latent,
+  latent_norm,
+  latent_heads,
   attention_out,
   gate_up,  // up only, if the MLP has no gate
   down_divisor,
@@ -65,6 +71,7 @@ enum class Role {
 };
 
 constexpr bool is_of_layer(Role role) { return Role::attention_norm <= role && role <= Role::down; }
+constexpr bool is_of_latent(Role role) { return Role::latent_query_low <= role && role <= Role::latent_heads; }
 constexpr bool is_of_mixer(Role role) { return Role::mixer_in <= role && role <= Role::mixer_out; }
 
 /// Matrices of products, which a file may store as 4-bit codes.
@@ -75,6 +82,10 @@ constexpr bool is_linear(Role role) {
     case Role::mixer_in:
     case Role::mixer_out:
     case Role::qkv:
+    case Role::latent_query_low:
+    case Role::latent_query:
+    case Role::latent:
+    case Role::latent_heads:
     case Role::attention_out:
     case Role::gate_up:
     case Role::down:

@@ -116,6 +116,53 @@ void run_attention(Step& step, const Shape& config, const LayerWeights<Format, B
   }
 }
 
+/// Epsilon of the norms of latents, in all models.
+inline constexpr float latent_epsilon = 1e-6f;
+
+/// The output of latent attention, in the memory of q.
+template <Backend B>
+View<typename B::Activation, 2> latent_output(const ModelConfig& shape, const Activations<B>& rows) {
+  return {rows.q.data, rows.x.extent(0), std::int64_t{shape.heads} * shape.latent.value};
+}
+
+/// Computes queries, the cached row and latent_output().
+template <Backend B, class Step, Config Shape, WeightFormat Format>
+void run_latent_attention(Step& step, const Shape& config, const LayerWeights<Format, B>& layer,
+                          const BlockSettings& settings, KvLayer kv, const Norm& input_norm,
+                          const Activations<B>& rows) {
+  if constexpr (AttendsLatents<B>) {
+    using Rows = typename Activations<B>::Rows;
+    const ModelConfig& shape = config.value;
+    const LatentWeights<Format, B>& weights = *layer.latent;
+    const Heads heads{.query = shape.heads, .kv = 1, .dim = shape.head_dim};
+    const std::int64_t count = rows.x.extent(0), all = std::int64_t{heads.query} * heads.dim;
+    const auto columns = [](Rows view, std::int64_t first, std::int64_t width) {
+      view.data += first;
+      view.extents[1] = width;
+      return view;
+    };
+    const auto multiply = [&](const Rows& x, const Norm& norm, const auto& matrix, const Rows& to) {
+      step.mlp(x, norm, Linear{matrix}, ActivationKind::identity, nullptr, to);
+    };
+    const auto norm_by = [](const auto& weight) { return Norm{.weight = weight.data(), .epsilon = latent_epsilon}; };
+    const Rows q = columns(rows.q, 0, all), cached = columns(rows.q, all, heads.dim);
+    const Rows stored_heads{rows.mixed.data, count, weights.query.out};
+    if (shape.latent.query_rank != 0) {
+      const Rows low{rows.gated.data, count, weights.query_low.out};
+      multiply(rows.x, input_norm, weights.query_low, low);
+      multiply(low, norm_by(weights.query_norm), weights.query, stored_heads);
+    } else {
+      multiply(rows.x, input_norm, weights.query, stored_heads);
+    }
+    multiply(rows.x, input_norm, weights.latent, cached);
+    step.normalize(columns(cached, shape.rotary, shape.latent.rank), norm_by(weights.norm));
+    step.multiply_heads(stored_heads, weights.keys, heads.query, q);
+    step.finish_qkv(rows.q, settings.rope, heads, kv, q);
+    step.attend(q, heads, kv, rows.mixed, settings.attention);
+    step.multiply_heads(rows.mixed, weights.values, heads.query, latent_output<B>(shape, rows));
+  }
+}
+
 /// Computes the outputs of the layer's recurrence, `inner`.
 template <Backend B, class Step, Config Shape, WeightFormat Format>
 void run_mixer(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
@@ -216,8 +263,11 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
     const Norm norm = own ? norm_of<B>(layer.mixer_input_norm, shape.norm, settings.norm_epsilon) : attention_norm;
     run_mixer<B>(step, config, layer, settings, kv, norm, rows);
   }
-  if (shape.has_attention(layer.index))
+  if (shape.is_latent()) {
+    run_latent_attention<B>(step, config, layer, settings, kv, attention_norm, rows);
+  } else if (shape.has_attention(layer.index)) {
     run_attention<B>(step, config, layer, settings, kv, before ? attention_norm : as_it_is, rows);
+  }
   if (shape.has_mixer(layer.index)) {
     const auto out = linear(layer.mixer_out, layer.mixer_out_bias, layer.number(AdaptedProduct::mixer_out));
     step.project(rows.inner, out, rows.x, settings.residual_scale * settings.factors.mixer_out);
@@ -227,7 +277,8 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
     run_mlp<B>(step, config, layer, settings, one_norm ? attention_norm : mlp_norm, rows);
   }
   if (shape.has_attention(layer.index))
-    add_output<B>(step, config, settings, layer.attention_output_norm, rows.mixed, attention_out,
+    add_output<B>(step, config, settings, layer.attention_output_norm,
+                  shape.is_latent() ? latent_output<B>(shape, rows) : rows.mixed, attention_out,
                   settings.factors.attention_out, rows);
   if (shape.order == BlockOrder::post_norm) step.normalize(rows.x, attention_norm);
 

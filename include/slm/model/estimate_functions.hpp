@@ -17,6 +17,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/linear_source.hpp"
 #include "slm/model/estimate.hpp"
+#include "slm/model/latent_weights.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/page_pool.hpp"
 #include "slm/model/rope.hpp"
@@ -98,6 +99,7 @@ class WeightBytes {
       }
       case Role::shared_up: step += matrix(Role::gate_up, weights); return;
       case Role::shared_down: step += matrix(Role::down, weights); return;
+      case Role::latent_heads: step += latent_heads(weights); return;
       case Role::router:
       case Role::shared_gate: step += floats(weights.front()); return;
       default: break;
@@ -123,19 +125,43 @@ class WeightBytes {
     return count(tensor.elements() * 4, tensor.dtype == DType::f32 && !packs_);
   }
 
-  /// Tensors that are packed as one matrix. rows: those of each that are packed; 0: see stored_rows(). gate: the rows
-  /// are a gate's.
-  std::int64_t matrix(Role role, std::span<const TensorName> weights, std::int64_t rows = 0, bool gate = false) {
+  /// Tensors that are packed as one matrix. rows: those of each that are packed; 0: see stored_rows(). some_rows:
+  /// they are not the first ones.
+  std::int64_t matrix(Role role, std::span<const TensorName> weights, std::int64_t rows = 0, bool some_rows = false) {
     std::vector<LinearSource> sources;
     bool in_file = true;
     for (std::size_t i = 0; i < weights.size(); ++i) {
       LinearSource source = packable_shape(weights[i], in_file);
-      const std::size_t some = gate ? 1 : stored_rows(checkpoint_, role, i).size();
+      const std::size_t some = some_rows ? 1 : stored_rows(checkpoint_, role, i).size();
       if (some != 0 || checkpoint_.names().is_grouped(weights[i])) in_file = false;
       const std::int64_t kept = rows != 0 ? rows : static_cast<std::int64_t>(some);
       if (kept != 0) set_rows(source, kept);
       sources.push_back(converted(std::move(source), in_file));
     }
+    return packed(sources, in_file);
+  }
+
+  /// The matrices of the heads of latent attention.
+  std::int64_t latent_heads(std::span<const TensorName> weights) {
+    const ModelConfig& shape = checkpoint_.config();
+    std::int64_t bytes = 0;
+    const auto add = [&](Tensor tensor, bool in_file) {
+      const LinearSource sources[] = {converted(std::move(tensor), in_file)};
+      bytes += packed(sources, in_file);
+    };
+    if (weights.size() == 2) {
+      for (const TensorName& heads : weights) add(stacked_heads(checkpoint_, heads), true);
+      return bytes;
+    }
+    bool in_file = false;
+    const DType type = type_of_keys(packable_shape(weights.front(), in_file));
+    add({.name = {}, .dtype = type, .shape = {std::int64_t{shape.heads} * shape.latent.rank, shape.latent.unrotated}},
+        false);
+    return bytes + matrix(Role::latent_heads, weights, std::int64_t{shape.heads} * shape.latent.value, true);
+  }
+
+  /// A packed matrix.
+  std::int64_t packed(std::span<const LinearSource> sources, bool in_file) {
     if (backend::cpu::CodeMatrix::can_hold(sources)) return count(backend::cpu::CodeMatrix::bytes_of(sources), false);
     const auto type_of = [](const LinearSource& source) {
       const auto* tensor = std::get_if<Tensor>(&source);
@@ -206,9 +232,11 @@ class WeightBytes {
 
 /// Activations of a step of `rows` rows on the CPU, and the threads' scratch memory.
 inline std::int64_t scratch_bytes(const ModelConfig& shape, KvFormat format, std::int64_t rows) {
-  const std::int64_t width = shape.most_queries(), ffn = shape.most_ffn(), hidden = shape.hidden;
+  const std::int64_t width = shape.most_queries(), hidden = shape.hidden;
+  const std::int64_t ffn = std::max(shape.most_ffn(), shape.latent.query_rank);
   const bool recurs = shape.mixer.kind != MixerKind::none;
-  const std::int64_t queries = recurs ? std::max<std::int64_t>(width, shape.mixer.projected()) : width;
+  const std::int64_t cached = shape.is_latent() ? shape.head_dim : 0;
+  const std::int64_t queries = recurs ? std::max<std::int64_t>(width, shape.mixer.projected()) : width + cached;
   const std::int64_t inner = recurs ? shape.mixer.inner() : 0;
   const std::int64_t packed = std::max({width, ffn, hidden, inner});
   std::int64_t floats = hidden + queries + width + ffn + packed + shape.rotary_dim() + shape.embedding;
@@ -220,7 +248,7 @@ inline std::int64_t scratch_bytes(const ModelConfig& shape, KvFormat format, std
   std::int64_t keys = 0;                                                                 // of the widest layer
   for (int layer = 0; layer < shape.layers; ++layer)
     keys = std::max(keys, std::int64_t{shape.kv_heads_of(layer)} * shape.head_dim_of(layer));
-  if (in_two_passes) floats += width + 2 * keys;
+  if (in_two_passes && !shape.is_latent()) floats += width + 2 * keys;
   if (const MixtureConfig& mixture = shape.mixture; mixture.experts != 0) {
     const std::int64_t places = mixture.chosen + (mixture.shared_ffn != 0 ? 1 : 0);
     const std::int64_t widest = std::max(mixture.ffn, mixture.shared_ffn);

@@ -9,6 +9,7 @@
 #include "slm/formats/format.hpp"
 #include "slm/lm/adapter.hpp"
 #include "slm/model/experts.hpp"
+#include "slm/model/latent_weights.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -55,6 +56,7 @@ struct LayerWeights {
   Vector sinks;                                     // [heads] or empty
   Vector down_divisor;                              // [ffn] or empty
   std::optional<ExpertWeights<Format, B>> experts;  // in place of gate_up and down, which are then empty
+  std::optional<LatentWeights<Format, B>> latent;   // in place of qkv
   Matrix attention_gate;                            // [heads * dim, hidden], or empty
   Vector attention_gate_bias;
   Matrix mixer_in, mixer_out;  // [projected, hidden] and [hidden, inner]; empty in layers without a mixer

@@ -202,18 +202,20 @@ class LoadedModel {
   /// Runs the embedding and all blocks; returns the residual stream [rows, hidden].
   Rows run_layers(Step& step, const KvLayout& layout) const {
     const std::int64_t width = shape().most_queries();
+    const std::int64_t latent = shape().is_latent() ? shape().head_dim : 0;  // a cached row beside the queries
     const Mixer& mixer = shape().mixer;
     const bool recurs = mixer.kind != MixerKind::none;
     const Rows x = step.scratch(residual, shape().hidden);
     embed(step, x);
     if (settings().embedding_scale != 1) step.scale(x, settings().embedding_scale);
     const Rows inputs = layer_inputs(step, x);
-    const Rows q = step.scratch(queries, recurs ? std::max(width, mixer.projected()) : width);
+    const Rows q = step.scratch(queries, recurs ? std::max(width, mixer.projected()) : width + latent);
     const auto narrowed = [&](std::int64_t columns) { return Rows{q.data, q.extent(0), columns}; };
+    const int inner = std::max({shape().most_ffn(), shape().shapes.inputs, shape().latent.query_rank});
     const Activations<B> rows{.x = x,
                               .q = recurs ? narrowed(width) : q,
                               .mixed = step.scratch(mixed, width),
-                              .gated = step.scratch(gated, std::max(shape().most_ffn(), shape().shapes.inputs)),
+                              .gated = step.scratch(gated, inner),
                               .branch = norms_outputs(shape().order) ? step.scratch(branch, shape().hidden) : Rows{},
                               .projected = recurs ? narrowed(mixer.projected()) : Rows{},
                               .inner = recurs ? step.scratch(branch, mixer.inner()) : Rows{},

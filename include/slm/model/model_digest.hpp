@@ -59,6 +59,7 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
   add_unusual(settings.router.scale, 1);
   add_unusual(static_cast<float>(settings.router.groups), 0);
   add_unusual(static_cast<float>(settings.router.kept_groups), 0);
+  add_unusual(settings.router.by_best ? 1 : 0, 0);
   add_unusual(settings.router.gate_limit, 0);
   add_unusual(settings.router.gate_alpha, 1);
   add_unusual(settings.router.closeness, 0);

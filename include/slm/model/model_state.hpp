@@ -94,9 +94,10 @@ struct ModelState {
       }
     }
     if constexpr (!ShapesLayers<decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))>) {
-      if (!checkpoint->config().is_uniform()) {
+      if (const ModelConfig& shape = checkpoint->config(); !shape.is_uniform() || shape.is_latent()) {
         throw Error("model.layer-shapes",
-                    text("'", checkpoint->folder().string(), "' has layers of different shapes, which the backend ",
+                    text("'", checkpoint->folder().string(), "' has ",
+                         shape.is_latent() ? "latent attention" : "layers of different shapes", ", which the backend ",
                          B::name, " does not compute"),
                     "Load it on the backend cpu without ranks");
       }

@@ -44,7 +44,10 @@ class KvLayout {
   };
 
   KvLayout(const ModelConfig& shape, const ModelSettings& settings, KvFormat format, KvOwner owner = {})
-      : owner_(std::make_shared<const KvOwner>(std::move(owner))), norm_(shape.qk_norm), format_(format) {
+      : owner_(std::make_shared<const KvOwner>(std::move(owner))),
+        norm_(shape.qk_norm),
+        format_(format),
+        parts_(shape.is_latent() ? 1 : 2) {
     for (int l = 0; l < shape.layers; ++l) {
       if (const int source = kv_layer_of(shape, settings, l); source >= 0 && source != l) {
         layers_.push_back(layers_[static_cast<std::size_t>(source)]);
@@ -91,9 +94,9 @@ class KvLayout {
   int state_kind() const { return state_kind_; }
   KvLayer layer(int index) const {
     const Place& place = layers_[static_cast<std::size_t>(index)];
-    const auto half = static_cast<std::int64_t>(place.kind < 0 ? 0 : layer_bytes(place.kind) / 2);
-    const std::int64_t first = 2 * half * place.index;
-    return {.kind = place.kind, .keys = first, .values = first + half, .state = place.state};
+    const auto bytes = static_cast<std::int64_t>(place.kind < 0 ? 0 : layer_bytes(place.kind));
+    const std::int64_t first = bytes * place.index;
+    return {.kind = place.kind, .keys = first, .values = first + (parts_ == 1 ? 0 : bytes / 2), .state = place.state};
   }
   std::size_t page_bytes(int kind) const {
     if (kind == state_kind_) return state_bytes_;
@@ -103,6 +106,7 @@ class KvLayout {
     const Heads& heads = kinds_[static_cast<std::size_t>(kind)].heads;
     KvPageShape shape{.of_layers = static_cast<int>(layers_.size()),
                       .head_bytes = static_cast<std::size_t>(kv_head_bytes(format_, heads.dim)),
+                      .parts = parts_,
                       .heads = heads,
                       .norm = norm_,
                       .state_bytes = kind == state_kind_ ? state_bytes_ : 0};
@@ -151,12 +155,13 @@ class KvLayout {
   /// Bytes of one layer in a page of its kind.
   std::size_t layer_bytes(int kind) const {
     const Heads& heads = kinds_[static_cast<std::size_t>(kind)].heads;
-    return 2 * static_cast<std::size_t>(heads.kv) * static_cast<std::size_t>(kv_head_bytes(format_, heads.dim));
+    return parts_ * static_cast<std::size_t>(heads.kv) * static_cast<std::size_t>(kv_head_bytes(format_, heads.dim));
   }
 
   std::shared_ptr<const KvOwner> owner_;
   QkNorm norm_;
   KvFormat format_;
+  std::size_t parts_;  // see KvPageShape
   std::vector<Kind> kinds_;
   std::vector<Place> layers_;
   std::size_t state_bytes_ = 0;  // of all recurrent layers

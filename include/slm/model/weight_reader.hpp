@@ -23,6 +23,7 @@
 #include "slm/io/linear_source.hpp"
 #include "slm/io/tensor_names.hpp"
 #include "slm/model/expert_reader.hpp"
+#include "slm/model/latent_weights.hpp"
 #include "slm/model/layer_weights.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/stored_rows.hpp"
@@ -79,7 +80,10 @@ struct WeightReader {
     layer.sinks = vector(names.weights(Role::sinks, l));
     // Each matrix follows the one that reads its output, since a backend may adapt its layout to that reader.
     const ModelConfig& shape = checkpoint.config();
-    if (shape.has_attention(l)) {
+    if (shape.is_latent()) {
+      layer.attention_out = pack_step(Role::attention_out, l);
+      if constexpr (AttendsLatents<B>) layer.latent = detail::read_latent<Format, B>(*this, l);
+    } else if (shape.has_attention(l)) {
       layer.attention_out = pack_step(Role::attention_out, l);
       layer.qkv = pack_step(Role::qkv, l);
       if (shape.attention_gate) detail::read_gate<Format>(*this, layer);
@@ -177,6 +181,15 @@ struct WeightReader {
     return matrix;
   }
 
+  /// Packs a matrix of one source, likewise.
+  Matrix pack_step(typename Format::Source one) {
+    const typename Format::Source sources[] = {std::move(one)};
+    Matrix matrix = device.template pack<Format>(sources);
+    if constexpr (requires { matrix.in_file(); }) in_file = in_file || matrix.in_file();
+    step_bytes += matrix.bytes();
+    return matrix;
+  }
+
   /// Concatenates the tensors; empty if there are none.
   Vector vector(const std::vector<TensorName>& tensors, float factor = 1, float offset = 0) const {
     if (tensors.empty()) return {};
@@ -227,11 +240,21 @@ struct WeightReader {
 
   /// rows: see detail::stored_rows().
   typename Format::Source source(const TensorName& weight, const std::vector<std::int64_t>& rows = {}) {
-    LinearSource layer = detail::is_stored_transposed(checkpoint, weight)
-                             ? transpose(checkpoint.tensor(weight.name, weight.shape))
-                             : detail::packable(linear_source(checkpoint, weight));
+    LinearSource layer = stored(weight);
     if (names.is_grouped(weight)) regroup(layer);
     if (!rows.empty()) take_rows(layer, rows);
+    return as_source(std::move(layer));
+  }
+
+  /// A matrix [out, in] of the file, in a form that backends pack.
+  LinearSource stored(const TensorName& weight) {
+    if (detail::is_stored_transposed(checkpoint, weight))
+      return transpose(checkpoint.tensor(weight.name, weight.shape));
+    return detail::packable(linear_source(checkpoint, weight));
+  }
+
+  /// The layer in the asked type. Throws model.quantized and quant.other-group.
+  typename Format::Source as_source(LinearSource layer) {
     const auto* int4 = std::get_if<Int4Tensor>(&layer);
     if constexpr (DenseFormat<Format>) {
       if (!int4) return std::get<Tensor>(std::move(layer));

@@ -103,6 +103,8 @@ TEST_CASE("a router chooses the best experts, of equal ones those with the lower
       .experts = 4, .chosen = 1, .scores = RouterScores::sigmoid, .settings = {.groups = 2, .kept_groups = 1}};
   CHECK(chosen(grouped, {3, -9, 1, 1})[0].first == 2);  // the group with the best pair, not with the best expert
   CHECK(chosen(grouped, {1, 1, 1, 1})[0].first == 0);
+  const Routing by_best{.experts = 4, .chosen = 1, .settings = {.groups = 2, .kept_groups = 1, .by_best = true}};
+  CHECK(chosen(by_best, {3, -9, 1, 1})[0].first == 0);  // the group with the best expert
   // One after the other: each weight is a share among the logits left that are within a part of 0.1 of the largest.
   const Routing masked{.experts = 4, .chosen = 2, .scores = RouterScores::masked, .settings = {.closeness = 0.1f}};
   CHECK(chosen(masked, {1, 8, 4, 2}) == std::vector<std::pair<int, float>>{{1, 1.0f}, {2, 1.0f}});

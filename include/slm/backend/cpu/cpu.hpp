@@ -132,6 +132,6 @@ class Cpu : private cpu::Products {
   bool copies_weights_;
 };
 
-static_assert(Backend<Cpu> && RecurrentStep<CpuStep> && ShapesLayers<CpuStep>);
+static_assert(Backend<Cpu> && RecurrentStep<CpuStep> && ShapesLayers<CpuStep> && AttendsLatents<Cpu>);
 
 }}}

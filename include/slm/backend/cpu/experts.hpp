@@ -53,6 +53,48 @@ class ExpertProducts : protected AdaptedProducts {
  protected:
   using AdaptedProducts::AdaptedProducts;
 
+  template <class Weight, class Use>
+  static decltype(auto) visit_held(const Weight& weight, Use&& use) {
+    if constexpr (is_mixed<Weight>) {
+      return weight.visit(use);
+    } else {
+      return use(weight);
+    }
+  }
+
+  template <class Weight>
+  std::int64_t packed_floats(const Weight& weight, int rows) const {
+    return visit_held(weight, [&](const auto& held) {
+      std::int64_t floats = kernels_for(held).packed_floats(rows, held.in);
+      if constexpr (requires { held.packings; }) floats *= static_cast<std::int64_t>(held.packings.size());
+      return padded(floats);
+    });
+  }
+
+  template <class Weight>
+  void pack_to(const Weight& weight, View<const float, 2> x, float* to) const {
+    visit_held(weight, [&](const auto& held) {
+      const auto& kernels = kernels_for(held);
+      PackTask task;
+      task.x = x.data;
+      task.x_stride = x.stride(0);
+      task.in = x.extent(1);
+      task.rows = static_cast<int>(x.extent(0));
+      task.packed = to;
+      if constexpr (requires { held.packings; }) {
+        for (const std::size_t segment : held.packings) {
+          task.weight = &held.segments[segment].tiles;
+          task.last_block = kernels.blocks(task.rows, task.weight->bits).blocks;
+          kernels.pack(task);
+          task.packed += kernels.packed_floats(task.rows, task.in);
+        }
+      } else {
+        task.last_block = kernels.blocks(task.rows).blocks;
+        kernels.pack(task);
+      }
+    });
+  }
+
  private:
   ExpertScratch& scratch() const { return state_->experts; }
   const CommonKernels& kernels() const { return *state_->kernels; }
@@ -222,15 +264,6 @@ class ExpertProducts : protected AdaptedProducts {
     share_matmul(tasks, rows, count);
   }
 
-  template <class Weight, class Use>
-  static decltype(auto) visit_held(const Weight& weight, Use&& use) {
-    if constexpr (is_mixed<Weight>) {
-      return weight.visit(use);
-    } else {
-      return use(weight);
-    }
-  }
-
   /// Whether rows that are packed for one weight are packed for the other too.
   template <class Weight>
   static bool packs_alike(const Weight& a, const Weight& b) {
@@ -245,39 +278,6 @@ class ExpertProducts : protected AdaptedProducts {
           return one.in == other.in;
         }
       });
-    });
-  }
-
-  template <class Weight>
-  std::int64_t packed_floats(const Weight& weight, int rows) const {
-    return visit_held(weight, [&](const auto& held) {
-      std::int64_t floats = kernels_for(held).packed_floats(rows, held.in);
-      if constexpr (requires { held.packings; }) floats *= static_cast<std::int64_t>(held.packings.size());
-      return padded(floats);
-    });
-  }
-
-  template <class Weight>
-  void pack_to(const Weight& weight, View<const float, 2> x, float* to) const {
-    visit_held(weight, [&](const auto& held) {
-      const auto& kernels = kernels_for(held);
-      PackTask task;
-      task.x = x.data;
-      task.x_stride = x.stride(0);
-      task.in = x.extent(1);
-      task.rows = static_cast<int>(x.extent(0));
-      task.packed = to;
-      if constexpr (requires { held.packings; }) {
-        for (const std::size_t segment : held.packings) {
-          task.weight = &held.segments[segment].tiles;
-          task.last_block = kernels.blocks(task.rows, task.weight->bits).blocks;
-          kernels.pack(task);
-          task.packed += kernels.packed_floats(task.rows, task.in);
-        }
-      } else {
-        task.last_block = kernels.blocks(task.rows).blocks;
-        kernels.pack(task);
-      }
     });
   }
 };

@@ -240,6 +240,30 @@ class CpuStep : private cpu::ExpertProducts {
     });
   }
 
+  template <class Matrix>
+  void multiply_heads(ConstRows x, const Matrix& weight, int heads, Rows out) {
+    const HeadProducts shape(x, weight, heads, out);
+    const int rows = static_cast<int>(x.extent(0)), outputs = static_cast<int>(shape.outputs);
+    const std::int64_t floats = packed_floats(weight, rows);
+    State::grow(state_->packed, static_cast<std::size_t>(floats * heads));
+    float* const packed = state_->packed.data();
+    run(heads, 8.0 * static_cast<double>(x.size()) / bytes_per_ns, [&](std::uint32_t head, int) {
+      const std::int64_t h = head;
+      ConstRows inputs{x.data + h * shape.width + shape.first, rows, weight.in};
+      inputs.strides[0] = x.stride(0);
+      pack_to(weight, inputs, packed + h * floats);
+      for (int r = 0; r < rows; ++r)
+        std::copy_n(inputs.row(r) - shape.kept, shape.kept, out.row(r) + h * shape.out_width);
+    });
+    const int slice = 2 * slice_rows(static_cast<int>(weight.out)), slices = ceil_div(outputs, slice);
+    run_matmul(weight, rows, heads * slices, [=, this, &weight](int task, const Thread& thread) {
+      const std::int64_t head = task / slices;
+      const int first = task % slices * slice, count = std::min(slice, outputs - first);
+      Products::multiply(weight, head * outputs + first, count, packed + head * floats, rows,
+                         out.data + head * shape.out_width + shape.kept + first, out.stride(0), thread);
+    });
+  }
+
   void select(ConstRows x, Rows out) {
     for (std::size_t i = 0; i < plan_.outputs.size(); ++i)
       std::copy_n(x.row(plan_.outputs[i]), x.extent(1), out.row(static_cast<std::int64_t>(i)));

@@ -140,12 +140,12 @@ inline void finish_qkv_row(const CommonKernels& kernels, float* row, std::int64_
       kv_row(plan, place.sequence, layer.kind, part, heads.dim, h, place.position).put(from);
   };
   finish(row, heads.query, shaping.query);
-  std::copy_n(row, std::int64_t{heads.query} * heads.dim, q.row(r));
+  if (q.row(r) != row) std::copy_n(row, std::int64_t{heads.query} * heads.dim, q.row(r));
   const int parts = qkv_parts(width, heads);
   if (parts == 1) return;
   row += std::int64_t{heads.query} * heads.dim;
   const float* values = parts == 3 ? row + std::int64_t{heads.kv} * heads.dim : row;
-  for (int h = 0; h < heads.kv; ++h, values += heads.dim) {
+  for (int h = 0; h < heads.kv && layer.values != layer.keys; ++h, values += heads.dim) {
     float normed[1024];  // head_dim is at most 1024
     const bool norms = shaping.value.kind != NormKind::none;
     if (norms) kernels.normalize(shaping.value, values, heads.dim, normed);

@@ -95,12 +95,12 @@ class ReferenceStep {
       for (std::int64_t i = first; shaping.clip != 0 && i < projected.extent(1); ++i)
         source[i] = std::clamp(source[i], -shaping.clip, shaping.clip);
       reference::shape_heads(source, heads.query, heads.dim, shaping, shaping.query, rope, frequencies, row.position);
-      std::copy_n(source, heads.query * heads.dim, q.row(r));
+      if (q.row(r) != source) std::copy_n(source, heads.query * heads.dim, q.row(r));
       if (parts == 1) continue;
       source += heads.query * heads.dim;
       const float* const values = parts == 3 ? source + heads.kv * heads.dim : source;
       std::vector<float> value(static_cast<std::size_t>(heads.dim));
-      for (int h = 0; h < heads.kv; ++h) {
+      for (int h = 0; h < heads.kv && layer.values != layer.keys; ++h) {
         reference::normalize_row(values + h * heads.dim, heads.dim, shaping.value, value.data());
         kv_row(plan_, row.sequence, layer.kind, layer.values, heads.dim, h, row.position).put(value.data());
       }
@@ -199,8 +199,27 @@ class ReferenceStep {
   }
 
   void normalize(Rows x, Norm norm) {
-    const std::vector<float> rows = normalized(x, norm);
-    std::copy(rows.begin(), rows.end(), x.data);
+    for (std::int64_t r = 0; r < x.extent(0); ++r) reference::normalize_row(x.row(r), x.extent(1), norm, x.row(r));
+  }
+
+  template <class Matrix>
+  void multiply_heads(ConstRows x, const Matrix& weight, int heads, Rows out) {
+    const HeadProducts shape(x, weight, heads, out);
+    held(weight, [&](const auto& matrix) {
+      for (std::int64_t r = 0; r < x.extent(0); ++r) {
+        for (int h = 0; h < heads; ++h) {
+          const float* const input = x.row(r) + h * shape.width + shape.first;
+          float* const result = out.row(r) + h * shape.out_width + shape.kept;
+          std::copy_n(input - shape.kept, shape.kept, result - shape.kept);
+          for (std::int64_t o = 0; o < shape.outputs; ++o) {
+            const auto* const row = matrix.row(h * shape.outputs + o);
+            float sum = 0;
+            for (std::int64_t i = 0; i < weight.in; ++i) sum += input[i] * to_float(row[i]);
+            result[o] = sum;
+          }
+        }
+      }
+    });
   }
 
   void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) {
@@ -371,6 +390,7 @@ class Reference {
   ReferenceStep begin(const StepPlan& plan) { return ReferenceStep(plan); }
 };
 
-static_assert(Backend<Reference> && RecurrentStep<ReferenceStep> && ShapesLayers<ReferenceStep>);
+static_assert(Backend<Reference> && RecurrentStep<ReferenceStep> && ShapesLayers<ReferenceStep> &&
+              AttendsLatents<Reference>);
 
 }}}

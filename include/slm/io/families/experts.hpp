@@ -30,6 +30,22 @@ inline void read_experts(const JsonFields& fields, std::initializer_list<const c
   mixture.ffn = fields.integer(ffn, 1, 1 << 22);
 }
 
+/// `best`: experts of a group that count for its mark.
+inline void read_expert_groups(const JsonFields& fields, int best, ModelDescription& model) {
+  const MixtureConfig& mixture = model.config.mixture;
+  RouterSettings& router = model.settings.router;
+  const int groups = fields.integer("n_group", 1, 1024, 1), kept = fields.integer("topk_group", 1, 1024, 1);
+  if (groups == 1) return;
+  const int size = mixture.experts / groups;
+  if (mixture.experts % groups != 0 || size < best || kept > groups || mixture.chosen > kept * size) {
+    throw contradictory(fields.file(),
+                        text(mixture.chosen, " of ", mixture.experts, " experts in ", kept, " of ", groups, " groups"));
+  }
+  router.groups = groups;
+  router.kept_groups = kept;
+  router.by_best = best == 1;
+}
+
 /// Sets the layers with an MLP, of config.ffn. Without such layers the file's width of MLPs has no meaning.
 inline void set_dense_layers(const std::string& file, std::vector<bool> dense, ModelDescription& model) {
   const auto count = std::count(dense.begin(), dense.end(), true);

@@ -177,16 +177,7 @@ inline void read_nemotron_experts(const JsonFields& fields, std::vector<bool> de
   router.normalizes = fields.boolean("norm_topk_prob", true);
   router.added_to_sum = 1e-20f;
   router.scale = fields.number("routed_scaling_factor", 1e-6, 1e6, 1);
-  const int groups = fields.integer("n_group", 1, 1024, 1), kept = fields.integer("topk_group", 1, 1024, 1);
-  if (groups > 1) {
-    const int size = mixture.experts / groups;
-    if (mixture.experts % groups != 0 || size < 2 || kept > groups || mixture.chosen > kept * size) {
-      throw contradictory(fields.file(), text(mixture.chosen, " of ", mixture.experts, " experts in ", kept, " of ",
-                                              groups, " groups"));
-    }
-    router.groups = groups;
-    router.kept_groups = kept;
-  }
+  read_expert_groups(fields, 2, model);
   set_dense_layers(fields.file(), std::move(dense), model);
 }
 

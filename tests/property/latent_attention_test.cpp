@@ -1,0 +1,139 @@
+// Latent attention: what its cache keeps, weights in few bits, and the values of other KV formats.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "slm/backend/cpu/cpu.hpp"
+#include "slm/backend/reference/reference.hpp"
+#include "slm/decode/autoregressive.hpp"
+#include "slm/decode/speculative.hpp"
+#include "slm/io/checkpoint.hpp"
+#include "slm/lm/session.hpp"
+#include "slm/model/load.hpp"
+#include "slm/model/paged_sequence.hpp"
+#include "support/outputs.hpp"
+#include "support/paths.hpp"
+#include "support/quantized_checkpoint.hpp"
+#include "support/random_weights.hpp"
+#include "support/temporary.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+
+namespace {
+
+/// Of widths that quantized formats can divide into groups. query_rank 0: queries from the layer's input.
+Json latent_config(int query_rank) {
+  Json config{{"model_type", "deepseek_v3"},
+              {"num_hidden_layers", 3},
+              {"hidden_size", 64},
+              {"intermediate_size", 96},
+              {"num_attention_heads", 4},
+              {"kv_lora_rank", 64},
+              {"qk_rope_head_dim", 16},
+              {"qk_nope_head_dim", 32},
+              {"v_head_dim", 48},
+              {"vocab_size", 101},
+              {"max_position_embeddings", 512},
+              {"n_routed_experts", 8},
+              {"num_experts_per_tok", 2},
+              {"moe_intermediate_size", 32},
+              {"n_group", 2},
+              {"topk_group", 1},
+              {"tie_word_embeddings", true},
+              {"eos_token_id", nullptr}};
+  if (query_rank != 0) config["q_lora_rank"] = query_rank;
+  return config;
+}
+
+std::vector<float> logits_in_pieces(const AnyModel& model, const std::vector<Token>& text, int piece) {
+  Session session(model);
+  std::vector<float> all;
+  for (std::size_t at = 0; at < text.size(); at += static_cast<std::size_t>(piece)) {
+    const auto part = std::span(text).subspan(at, std::min(static_cast<std::size_t>(piece), text.size() - at));
+    const auto logits = session.forward(part, static_cast<int>(part.size()));
+    all.insert(all.end(), logits.data, logits.data + logits.size());
+  }
+  return all;
+}
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
+  return worst;
+}
+
+bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+TEST_CASE("the cache of latent attention keeps one row a token for all heads") {
+  const AnyModel model = load(fixture("models/deepseek-v3"), backend::Cpu{1});
+  const KvLayout layout = detail::paged(model.pool()).layout();
+  REQUIRE(layout.kinds().size() == 1);
+  // Two layers with a latent of 16 and a rotated key of 8; keys and values of four heads would be 4 * (20 + 10).
+  const auto row = static_cast<std::size_t>(kv_head_bytes(KvFormat::f32, 16 + 8));
+  CHECK(layout.page_bytes(0) == 2 * row);
+  CHECK(layout.layer(1).keys == static_cast<std::int64_t>(row));
+  CHECK(layout.layer(1).values == layout.layer(1).keys);
+}
+
+TEST_CASE("latent attention in 4-bit codes has the logits of their values") {
+  for (const int query_rank : {0, 32}) {
+    CAPTURE(query_rank);
+    const TemporaryFolder folder;
+    write_random_weights(folder.path() / "floats", latent_config(query_rank), 3);
+    const Checkpoint source(folder.path() / "floats");
+    const QuantizedForm form{.layout = Int4Layout::awq_gemm, .group = 32};
+    quantized(source, form).write(folder.path() / "codes");
+    dequantized(source, form).write(folder.path() / "values");
+    const auto text = some_text(7, 60, 101);
+    const AnyModel codes = load(folder.path() / "codes", backend::Cpu{2});
+    const auto expected = logits_in_pieces(load(folder.path() / "values", backend::Reference{}), text, 60);
+    const AnyModel reference = load(folder.path() / "codes", backend::Reference{});
+    CHECK(largest_difference(logits_in_pieces(reference, text, 60), expected) < 1e-3);
+    CHECK(largest_difference(logits_in_pieces(codes, text, 60), expected) < 5e-3);
+    CHECK(equal_bits(logits_in_pieces(codes, text, 60), logits_in_pieces(codes, text, 1)));
+    CHECK(equal_bits(logits_in_pieces(codes, text, 7), logits_in_pieces(codes, text, 1)));
+  }
+}
+
+TEST_CASE("latent attention in GGUF's blocks: rows do not depend on the cut, and drafts of few bits change no text") {
+  const TemporaryFolder folder;
+  write_random_weights(folder.path(), latent_config(32), 5);
+  const AnyModel model = load(folder.path(), backend::Cpu{2});
+  const auto text = some_text(9, 70, 101);
+  const auto exact = logits_in_pieces(model, text, 70);
+  AutoregressiveDecoder plain{model};
+  for (const int bits : {8, 4}) {
+    CAPTURE(bits);
+    const AnyModel draft = load(folder.path(), backend::Cpu{2}, {.bits = bits});
+    const double difference = largest_difference(logits_in_pieces(draft, text, 70), exact);
+    CHECK(difference > 0);
+    if (bits == 8) CHECK(difference < 0.2);
+    CHECK(equal_bits(logits_in_pieces(draft, text, 70), logits_in_pieces(draft, text, 1)));
+    SpeculativeDecoder decoder{draft, model, {.draft_tokens = 4}};
+    std::int64_t accepted = 0;
+    const Sampling sampling{.max_new_tokens = 80, .temperature = 0.7f, .seed = 3, .ignore_end_tokens = true};
+    const std::vector<Token> prompt(text.begin(), text.begin() + 30);
+    REQUIRE(text_of(decoder, prompt, sampling, &accepted) == text_of(plain, prompt, sampling));
+    CHECK(accepted > 10);
+  }
+}
+
+TEST_CASE("latent attention with every KV format: rows do not depend on the cut") {
+  const auto text = some_text(4, 80, 113);
+  const auto exact = logits_in_pieces(load(fixture("models/glm4-moe-lite"), backend::Reference{}), text, 80);
+  for (const KvFormat format : kv_formats) {
+    CAPTURE(name_of(format));
+    const AnyModel model = load(fixture("models/glm4-moe-lite"), backend::Cpu{2}, {.cache_format = format});
+    const auto whole = logits_in_pieces(model, text, 80);
+    CHECK(equal_bits(whole, logits_in_pieces(model, text, 1)));
+    CHECK(equal_bits(whole, logits_in_pieces(model, text, 9)));
+    CHECK(largest_difference(whole, exact) < (format == KvFormat::f32 ? 1e-3 : 1.0));
+  }
+}
