@@ -20,3 +20,10 @@ TEST_CASE("on 64 lanes a row's bits do not depend on other sequences", "[long]")
   CAPTURE(name, count);
   check_batches(fixture("models/" + name), Lanes64{1}, Lanes64{}, count, 8);
 }
+
+TEST_CASE("on lanes a row of a mixture of experts has the same bits as alone") {
+  const std::string name = GENERATE("qwen3moe", "olmoe", "mixtral", "gpt-oss", "qwen2moe");
+  CAPTURE(name);
+  check_batches(fixture("models/" + name), Lanes32{}, Lanes32{1}, 9, 7);
+  if (name == "qwen3moe") check_batches(fixture("models/" + name), Lanes64{1}, Lanes64{}, 5, 8);
+}

@@ -14,3 +14,10 @@ TEST_CASE("draft and target on the processor or on 64 lanes") {
   check_speculation(draft, Cpu{}, target, Lanes64{});
   check_speculation(target, Lanes64{}, draft, Cpu{});
 }
+
+TEST_CASE("a mixture of experts on lanes: speculative text equals plain text") {
+  const std::string name = GENERATE("qwen3moe", "mixtral", "olmoe", "gpt-oss-mxfp4");
+  CAPTURE(name);
+  const auto folder = fixture("models/" + name);
+  check_speculation(folder, Lanes64{}, folder, Lanes64{});
+}

@@ -109,10 +109,20 @@ inline const std::vector<std::string> newer_traits = {"apertus",
                                                       "smollm3-window",
                                                       "stablelm-12b"};
 
-/// Of the mixtures of experts and of layers of different shapes, one with each trait. Only CPUs without ranks run them.
-inline const std::vector<std::string> mixture_traits = {
-    "ernie4.5-moe", "gpt-oss-trunc",         "granitemoeshared", "olmoe-clip", "qwen2moe-dense-layers",
-    "qwen3moe",     "qwen3moe-dense-layers", "gemma4-e2b",       "gemma4-moe", "phimoe",
-    "deepseek-v3",  "deepseek-v2-lite"};
+/// Of the mixtures of experts, one or two with each trait.
+inline const std::vector<std::string> expert_traits = {
+    "ernie4.5-moe", "gpt-oss-trunc",         "granitemoeshared",   "mixtral",
+    "olmoe-clip",   "qwen2moe-dense-layers", "qwen3moe",           "phimoe",
+    "gpt-oss",      "qwen3moe-dense-layers", "qwen3moe-one-of-all"};
+
+/// Of the models with layers of different shapes or latent attention. Only CPUs without ranks run them.
+inline const std::vector<std::string> shaped_traits = {"gemma4-e2b", "gemma4-moe", "deepseek-v3", "deepseek-v2-lite"};
+
+/// Both. Ranks do not run them.
+inline const std::vector<std::string> mixture_traits = [] {
+  std::vector<std::string> all = expert_traits;
+  all.insert(all.end(), shaped_traits.begin(), shaped_traits.end());
+  return all;
+}();
 
 }  // namespace slm::testing

@@ -40,6 +40,36 @@ struct Routing {
   const float* factors = nullptr;      // [experts]: of the experts' weights; null: none
 };
 
+/// What a backend keeps of the experts of a layer beside their matrices, if anything: Matrix::ExpertTable, made by
+/// B::tabulate().
+struct NoExpertTable {};
+
+namespace detail {
+template <class Matrix>
+struct ExpertTableOf {
+  using type = NoExpertTable;
+};
+template <class Matrix>
+requires requires { typename Matrix::ExpertTable; }
+struct ExpertTableOf<Matrix> {
+  using type = typename Matrix::ExpertTable;
+};
+}  // namespace detail
+
+template <class Matrix>
+using ExpertTableOf = typename detail::ExpertTableOf<Matrix>::type;
+
+/// The sizes of a mixture's activations.
+struct MixtureWidths {
+  int experts = 0;  // of the router
+  int chosen = 0;
+  bool shared = false;
+  int hidden = 0;
+  int inner = 0;  // rows of the widest gate_up
+
+  int of_row() const { return chosen + (shared ? 1 : 0); }
+};
+
 /// The result of a row is the sum over its experts, by ascending index, of weight * expert(x). The shared expert, which
 /// all rows take, is the last of the experts, after those of the router.
 template <class Matrix, class Router>
@@ -49,6 +79,7 @@ struct Mixture {
   const Router* shared_gate = nullptr;  // [1, hidden] in fp32: the shared expert's weight is its sigmoid; null: 1
   Routing routing = {};
   std::span<const Expert<Matrix>> experts = {};
+  const ExpertTableOf<Matrix>* table = nullptr;
   Activation activation = {};
   bool gated = true;
   std::optional<Norm> router_norm = {};         // of the router's input; none: that of the experts' inputs
@@ -56,6 +87,13 @@ struct Mixture {
 
   bool has_shared() const { return static_cast<int>(experts.size()) > routing.experts; }
   int experts_of_row() const { return routing.chosen + (has_shared() ? 1 : 0); }
+  MixtureWidths widths() const {
+    return {.experts = routing.experts,
+            .chosen = routing.chosen,
+            .shared = has_shared(),
+            .hidden = static_cast<int>(experts.front().down.out),
+            .inner = static_cast<int>(std::max(experts.front().gate_up.out, experts.back().gate_up.out))};
+  }
 };
 
 /// Changes gate and up [count] so that silu(gate) * up is the limited inner activation of RouterSettings.

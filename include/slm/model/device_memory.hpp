@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/mixture.hpp"
 #include "slm/config/sizes.hpp"
 #include "slm/core/byte_size.hpp"
 #include "slm/core/error.hpp"
@@ -78,6 +79,15 @@ inline std::int64_t widest_activations(const ModelConfig& shape) {
                    std::int64_t{shape.hidden}});
 }
 
+inline MixtureWidths mixture_widths(const ModelConfig& shape) {
+  const MixtureConfig& mixture = shape.mixture;
+  return {.experts = mixture.experts,
+          .chosen = mixture.chosen,
+          .shared = mixture.shared_ffn != 0,
+          .hidden = shape.hidden,
+          .inner = (shape.gated ? 2 : 1) * std::max(mixture.ffn, mixture.shared_ffn)};
+}
+
 /// Throws gpu.out-of-memory unless weights and KV cache fit into the free device memory. The message states a context
 /// or format that fits.
 template <HasDeviceMemory B>
@@ -91,7 +101,7 @@ void check_device_memory(const Checkpoint& source, WeightType type, const KvLayo
     std::size_t bytes = weights / 64 + (std::size_t{64} << 20);
     const Heads heads{shape.heads, shape.kv_heads, shape.head_dim};
     if constexpr (requires { B::reserved_bytes(heads, 0, 0, 0); }) {
-      bytes += B::reserved_bytes(heads, widest_activations(shape), shape.vocab, tokens);
+      bytes += B::reserved_bytes(heads, widest_activations(shape), shape.vocab, tokens, mixture_widths(shape));
     }
     return bytes;
   };

@@ -25,7 +25,7 @@ void check_mixture(const Checkpoint& checkpoint) {
   throw Error("model.no-mixtures",
               text("'", checkpoint.folder().string(), "' has a mixture of experts, which the backend ", B::name,
                    " does not compute"),
-              "Use the backend cpu without ranks");
+              "Load it without ranks");
 }
 
 /// Reader: a WeightReader.
@@ -64,6 +64,8 @@ ExpertWeights<Format, B> read_experts(Reader& reader, int layer) {
     shared.down_bias = data_or_null(weights.shared_down_bias);
     weights.experts.push_back(std::move(shared));
   }
+  if constexpr (requires { reader.device.template tabulate<Format>(weights.experts); })
+    weights.table = reader.device.template tabulate<Format>(weights.experts);
   if (shape.beside_mlp) {
     const auto hidden = static_cast<float>(reader.checkpoint.config().hidden);
     weights.router_norm = reader.vector(names.weights(Role::router_norm, layer), 1 / std::sqrt(hidden));

@@ -20,8 +20,9 @@ struct ExpertWeights {
   Router router;                        // [experts, hidden]
   Router shared_gate;                   // [1, hidden], or empty
   std::vector<Expert<Matrix>> experts;  // the last one is the shared expert, if there is one
-  Vector router_bias, choice_bias;      // [experts], or empty
-  Vector gate_up_bias, down_bias;       // of the router's experts, one after another, or empty
+  ExpertTableOf<Matrix> table;
+  Vector router_bias, choice_bias;  // [experts], or empty
+  Vector gate_up_bias, down_bias;   // of the router's experts, one after another, or empty
   Vector shared_up_bias, shared_down_bias;
   // Of experts beside an MLP, else empty:
   Vector router_norm, factors;            // [hidden] and [experts]
@@ -52,6 +53,7 @@ struct ExpertWeights {
                         .choice_bias = data(choice_bias),
                         .factors = data(factors)},
             .experts = experts,
+            .table = &table,
             .activation = activation,
             .gated = gated,
             .router_norm = shape.beside_mlp ? std::optional(norm_by(router_norm, epsilon)) : std::nullopt,

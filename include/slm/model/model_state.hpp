@@ -80,7 +80,8 @@ struct ModelState {
                                   ? static_cast<int>(settings.rope_scaling.original_context)
                                   : std::numeric_limits<int>::max();
     if constexpr (HasDeviceMemory<B>) {
-      device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_activations(shape), shape.vocab, context);
+      device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_activations(shape), shape.vocab, context,
+                     mixture_widths(shape));
     }
   }
 

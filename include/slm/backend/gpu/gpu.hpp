@@ -20,7 +20,9 @@
 #include "slm/backend/gpu/steps/gpu_step.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
 #include "slm/backend/gpu/weights/device_adapter.hpp"
+#include "slm/backend/gpu/weights/expert_table.hpp"
 #include "slm/backend/gpu/weights/tile_matrix.hpp"
+#include "slm/backend/mixture.hpp"
 #include "slm/core/checksum.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
@@ -92,14 +94,22 @@ class Gpu {
   /// Copies an adapter to the device concurrently with steps. Throws adapter.rank, gpu.out-of-memory.
   Adapter place(const Adapter& adapter) { return gpu::place_adapter(state_->runtime, adapter); }
 
+  /// The experts of a layer, where kernels find them.
+  template <class Format>
+  gpu::ExpertTable<R> tabulate(std::span<const Expert<Matrix<Format>>> experts) {
+    const std::lock_guard lock(state_->mutex);
+    return {state_->runtime, state_->stream, experts};
+  }
+
   /// Reserves memory for recorded steps of a model, so that none of them allocates. product: width of the widest
   /// product.
-  void reserve(Heads heads, std::int64_t product, int vocab, int context) {
+  void reserve(Heads heads, std::int64_t product, int vocab, int context, const MixtureWidths& mixture = {}) {
     const std::lock_guard lock(state_->mutex);
-    state_->reserve(heads, product, vocab, context);
+    state_->reserve(heads, product, vocab, context, mixture);
   }
-  static std::size_t reserved_bytes(Heads heads, std::int64_t product, int vocab, int context) {
-    return State::reserved(heads, product, vocab, context).bytes();
+  static std::size_t reserved_bytes(Heads heads, std::int64_t product, int vocab, int context,
+                                    const MixtureWidths& mixture = {}) {
+    return State::reserved(heads, product, vocab, context, mixture).bytes();
   }
 
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) {

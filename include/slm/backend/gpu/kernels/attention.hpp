@@ -68,8 +68,7 @@ struct AttendRows {
     if (begin > last_chunk) return;
     const int last = split ? begin : last_chunk;
 
-    // Keys of the next chunk are loaded while values are weighted, and values while scores are computed. A block with a
-    // single chunk waits for both together.
+    // Keys of the next chunk are loaded while values are weighted, and values while scores are computed.
     Carried<Lane, Element, Dim, waves> keys, values;
     std::byte* page = table[begin];
     if (ahead) keys.load(lane, args.dim, head_of(args, page, args.pages.layer.keys, kv_head), end - begin * chunk);
@@ -126,11 +125,12 @@ struct AttendRows {
         if (j >= count) continue;
         const Memory<float> to = split ? args.partial : args.out;
         const std::int64_t first = shared.query[j].to + L::c_row(i, c);
+        const float sum = split ? 1.0f : args.total(shared.state[j], shared.query[j].index);
         SLM_UNROLL
         for (int own = 0; own < own_tiles; ++own) {
           const int d = (wave + own * waves) * 16;
           if (d + L::c_row(i, c) >= args.dim) continue;
-          to[first + d] = split ? mix[own][n].value[c] : mix[own][n].value[c] / shared.state[j].sum;
+          to[first + d] = split ? mix[own][n].value[c] : mix[own][n].value[c] / sum;
         }
       }
     }
@@ -391,7 +391,7 @@ struct AttendRows {
       }
       SLM_UNROLL
       for (int k = 0; k < 4; ++k) {
-        if (k < left) args.out[query * args.dim + d + k] = mix[k] / state.sum;
+        if (k < left) args.out[query * args.dim + d + k] = mix[k] / args.total(state, query);
       }
     }
   }

@@ -15,6 +15,23 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 
 static_assert(chunk == page_positions);
 
+/// State of a query after some chunks. Weights are 2^(score - largest) * 2^8, so that halves represent weights far
+/// below their smallest normal number.
+struct AttentionState {
+  float largest, sum;
+  float keep, take;  // factors of the previous mix and of the chunk's
+
+  SLM_DEVICE void merge(float chunk_largest, float chunk_sum) {
+    const float before = largest;
+    keep = take = 0;
+    if (chunk_largest > largest) largest = chunk_largest;
+    if (largest == -INFINITY) return;
+    keep = exp2f(before - largest);
+    take = exp2f(chunk_largest - largest);
+    sum = fmaf(sum, keep, chunk_sum * take);
+  }
+};
+
 struct AttentionArgs {
   Memory<const float> q;  // [count, query * dim]
   KvPages pages;
@@ -22,6 +39,7 @@ struct AttentionArgs {
   Memory<const StepRow> rows;            // [count]
   Memory<const StepSequence> sequences;  // sequences of the rows; empty: each row is a sequence
   Memory<const float> slopes;            // [query], ALiBi; may be empty
+  Memory<const float> sinks;             // [query], scores of heads without a value; may be empty
   Memory<float> partial;                 // [count, query, chunks, dim + 2]; used if split
   Memory<int> tickets;                   // [kv * blocks of x], zero between launches; used if split
   int count, query, kv, dim;
@@ -32,6 +50,12 @@ struct AttentionArgs {
   float temperature;        // see ModelSettings; 0: none
   int temperature_context;  // at least 1
   int chunks;               // blocks along the sequence; 0: one block processes all chunks
+
+  /// The sum of the weights of query `index` of [rows, query], with that of its head's sink.
+  SLM_DEVICE float total(const AttentionState& state, std::int64_t index) const {
+    if (!sinks) return state.sum;
+    return state.sum + exp2f(fmaf(sinks[index % query], 1.44269504088896341f, 8.0f - state.largest));
+  }
 };
 
 /// Maps rows to blocks of `queries` queries. A block takes several rows of one sequence. If a KV head has more query
@@ -50,23 +74,6 @@ struct QueryTiles {
 
   SLM_DEVICE int blocks(const AttentionArgs& args) const {
     return blocks_of_row * (args.sequences ? begin(static_cast<int>(args.sequences.size), args.count) : args.count);
-  }
-};
-
-/// State of a query after some chunks. Weights are 2^(score - largest) * 2^8, so that halves represent weights far
-/// below their smallest normal number.
-struct AttentionState {
-  float largest, sum;
-  float keep, take;  // factors of the previous mix and of the chunk's
-
-  SLM_DEVICE void merge(float chunk_largest, float chunk_sum) {
-    const float before = largest;
-    keep = take = 0;
-    if (chunk_largest > largest) largest = chunk_largest;
-    if (largest == -INFINITY) return;
-    keep = exp2f(before - largest);
-    take = exp2f(chunk_largest - largest);
-    sum = fmaf(sum, keep, chunk_sum * take);
   }
 };
 

@@ -43,24 +43,115 @@ struct ProductArgs {
 template <class Format, class L>
 inline constexpr int vector_chunks = in_codes<Format>&& L::row_slots == 2 ? 2 : 1;
 
+/// Shared memory of a block for products of few rows.
+template <class Format, class L>
+struct VectorsShared {
+  static constexpr int waves = block_threads / L::lanes;
+  struct Wave {
+    StagedVectors<Format, L> x;
+    std::conditional_t<in_codes<Format>, WaveScales, Nothing> scales;
+  };
+  union {
+    Wave wave[waves];
+    alignas(16) float slice[waves][vector_rows][32 + 4];  // rows of adjacent lanes map to different banks
+  };
+  BlockSums sums;
+};
+
+/// Multiplies a panel by `count` rows of x from first_row on, at most vector_rows, by a whole block. wait() is called
+/// when the first weights are in flight, before memory that kernels write is read. use(output, row, a, b) takes the
+/// sums of an output of the panel's tiles, for each row below count.
+template <class Format, class Lane, class X, class Wait, class Use>
+SLM_DEVICE void multiply_vectors(Lane lane, const Tiles& weight, const Panel& panel, const X& x, const NormArgs& norm,
+                                 int first_row, int count, VectorsShared<Format, typename Lane::Matrix>& shared,
+                                 const Wait& wait, const Use& use) {
+  using L = typename Lane::Matrix;
+  constexpr int chunk_steps = Compute<Format>::chunk_steps, chunks = vector_chunks<Format, L>;
+  const int i = lane.lane_index();
+  const int slice = steps_of_slice<Lane>(weight);
+  const int first = Lane::keep(lane.wave() * slice);
+  const int last = Lane::keep(first + slice < weight.steps ? first + slice : weight.steps);
+
+  PanelProduct<Format, Lane, chunks> product(lane, weight, panel);
+  SLM_UNROLL
+  for (int c = 0; c < chunks; ++c) product.load(c, first + c * chunk_steps, last);
+  product.load_scales(lane, first, last);
+  wait();
+  if constexpr (std::is_same_v<X, Rows>) {
+    if (norm.kind != NormKind::none) row_statistics(lane, x, norm, first_row, count, shared.sums);
+  }
+
+  // Columns without a row repeat the last one; their results are dropped.
+  using Staged = StagedVectors<Format, L>;
+  const int at_once = Staged::steps_at_once(count), of_lane = L::b_column(i) % vector_rows;
+  const int staged = Lane::keep(Staged::row_at(of_lane < count ? of_lane : count - 1, at_once));
+  auto& own = shared.wave[lane.wave()];
+  const WaveScales* scales = nullptr;
+  int ahead = at_once;
+  if constexpr (in_codes<Format>) {
+    scales = &own.scales;
+    ahead = Lane::keep(ScalesAhead::steps(weight));
+  }
+  for (int at = first; at < last; at += chunks * chunk_steps) {
+    SLM_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      const int begin = at + c * chunk_steps, steps = last - begin < chunk_steps ? last - begin : chunk_steps;
+      if (c > 0 && begin >= last) continue;
+      // All prefetched chunks may be staged at once.
+      const int within = !Staged::halved && chunks * chunk_steps == Staged::most_steps
+                             ? c * chunk_steps
+                             : (begin - first) & (at_once - 1);
+      const int of_blocks = (begin - first) & (ahead - 1);
+      if (within == 0 || of_blocks == 0) {
+        lane.wave_barrier();
+        if (within == 0) own.x.put(lane, begin, last, count, x, first_row, shared.sums.row, norm);
+        if constexpr (in_codes<Format>) {
+          if (of_blocks == 0) {
+            product.next_scales.template store<Format>(lane, weight, own.scales);
+            product.load_scales(lane, begin + ahead, last);
+          }
+        }
+        lane.wave_barrier();
+      }
+      const int first_block = of_blocks * slice_depth >> weight.block_shift;
+      product.chunk(lane, c, within, begin, steps, begin + chunks * chunk_steps, last, own.x, scales, first_block,
+                    staged);
+    }
+  }
+
+  lane.barrier();                        // the slices' sums overwrite the inputs
+  constexpr int columns = L::row_slots;  // columns per lane
+  SLM_UNROLL
+  for (int n = 0; n < columns; ++n) {
+    const int row = L::c_column(i, n);
+    if (row >= count) continue;
+    SLM_UNROLL
+    for (int m = 0; m < 2; ++m) {
+      SLM_UNROLL
+      for (int c = n; c < L::c_floats; c += columns) {
+        shared.slice[lane.wave()][row][place_of<Format, L>(m, L::c_row(i, c))] = product.sum[m].value[c];
+      }
+    }
+  }
+  lane.barrier();
+  const int output = static_cast<int>(static_cast<unsigned>(lane.thread()) % tile_height);
+  const int row = static_cast<int>(static_cast<unsigned>(lane.thread()) / tile_height);
+  if (row >= count) return;
+  float a = 0, b = 0;
+  SLM_UNROLL
+  for (int w = 0; w < block_threads / Lane::width; ++w) {
+    a += shared.slice[w][row][output];
+    b += shared.slice[w][row][tile_height + output];
+  }
+  use(output, row, a, b);
+}
+
 /// For blocks of up to vector_rows rows.
 template <class Format, class Epilogue>
 struct ProductVectors {
   using Args = ProductArgs<Format, Epilogue>;
   template <class L>
-  struct Wave {
-    StagedVectors<Format, L> x;
-    std::conditional_t<in_codes<Format>, WaveScales, Nothing> scales;
-  };
-  template <class L>
-  struct SharedFor {
-    static constexpr int waves = block_threads / L::lanes;
-    union {
-      Wave<L> wave[waves];
-      alignas(16) float slice[waves][vector_rows][32 + 4];  // rows of adjacent lanes map to different banks
-    };
-    BlockSums sums;
-  };
+  using SharedFor = VectorsShared<Format, L>;
   using Shared = SharedFor<MmaSync16x8x16>;
   static constexpr int max_block = block_threads, least_blocks = 2;
   static constexpr bool waits = true;
@@ -70,89 +161,17 @@ struct ProductVectors {
 
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, SharedFor<typename Lane::Matrix>& shared) const {
-    using L = typename Lane::Matrix;
-    constexpr int chunk_steps = Compute<Format>::chunk_steps, chunks = vector_chunks<Format, L>;
-    const int i = lane.lane_index(), first_row = lane.block_y() * vector_rows;
-    const int left = args.x.count - first_row, count = left < vector_rows ? left : vector_rows;
-    const Panel panel = args.panels(lane.block_x());
-    const int slice = steps_of_slice<Lane>(args.weight);
-    const int first = Lane::keep(lane.wave() * slice);
-    const int last = Lane::keep(first + slice < args.weight.steps ? first + slice : args.weight.steps);
-
-    PanelProduct<Format, Lane, chunks> product(lane, args.weight, panel);
-    SLM_UNROLL
-    for (int c = 0; c < chunks; ++c) product.load(c, first + c * chunk_steps, last);
-    product.load_scales(lane, first, last);
-    lane.wait_for_previous_kernel();
-    if (args.norm.kind != NormKind::none) row_statistics(lane, args.x, args.norm, first_row, count, shared.sums);
-
-    // Columns without a row repeat the last one; their results are dropped.
-    using Staged = StagedVectors<Format, L>;
-    const int at_once = Staged::steps_at_once(count), of_lane = L::b_column(i) % vector_rows;
-    const int staged = Lane::keep(Staged::row_at(of_lane < count ? of_lane : count - 1, at_once));
-    Wave<L>& own = shared.wave[lane.wave()];
-    const WaveScales* scales = nullptr;
-    int ahead = at_once;
-    if constexpr (in_codes<Format>) {
-      scales = &own.scales;
-      ahead = Lane::keep(ScalesAhead::steps(args.weight));
-    }
-    for (int at = first; at < last; at += chunks * chunk_steps) {
-      SLM_UNROLL
-      for (int c = 0; c < chunks; ++c) {
-        const int begin = at + c * chunk_steps, steps = last - begin < chunk_steps ? last - begin : chunk_steps;
-        if (c > 0 && begin >= last) continue;
-        // All prefetched chunks may be staged at once.
-        const int within = !Staged::halved && chunks * chunk_steps == Staged::most_steps
-                               ? c * chunk_steps
-                               : (begin - first) & (at_once - 1);
-        const int of_blocks = (begin - first) & (ahead - 1);
-        if (within == 0 || of_blocks == 0) {
-          lane.wave_barrier();
-          if (within == 0) own.x.put(lane, begin, last, count, args.x, first_row, shared.sums.row, args.norm);
-          if constexpr (in_codes<Format>) {
-            if (of_blocks == 0) {
-              product.next_scales.template store<Format>(lane, args.weight, own.scales);
-              product.load_scales(lane, begin + ahead, last);
-            }
-          }
-          lane.wave_barrier();
-        }
-        const int first_block = of_blocks * slice_depth >> args.weight.block_shift;
-        product.chunk(lane, c, within, begin, steps, begin + chunks * chunk_steps, last, own.x, scales, first_block,
-                      staged);
-      }
-    }
-
-    lane.barrier();                        // the slices' sums overwrite the inputs
-    constexpr int columns = L::row_slots;  // columns per lane
-    SLM_UNROLL
-    for (int n = 0; n < columns; ++n) {
-      const int row = L::c_column(i, n);
-      if (row >= count) continue;
-      SLM_UNROLL
-      for (int m = 0; m < 2; ++m) {
-        SLM_UNROLL
-        for (int c = n; c < L::c_floats; c += columns) {
-          shared.slice[lane.wave()][row][place_of<Format, L>(m, L::c_row(i, c))] = product.sum[m].value[c];
-        }
-      }
-    }
-    lane.barrier();
-    const int output = static_cast<int>(static_cast<unsigned>(lane.thread()) % tile_height);
-    const int row = static_cast<int>(static_cast<unsigned>(lane.thread()) / tile_height);
-    if (row < count) {
-      const Panel outputs =
-          args.panels(Lane::keep(lane.block_x()));  // recomputed, so that no registers hold it meanwhile
-      float a = 0, b = 0;
-      SLM_UNROLL
-      for (int w = 0; w < block_threads / Lane::width; ++w) {
-        a += shared.slice[w][row][output];
-        b += shared.slice[w][row][tile_height + output];
-      }
-      if (args.low_rank) args.low_rank.expand(outputs, output, first_row + row, a, b);
-      Epilogue::apply(args.epilogue, outputs, output, first_row + row, a, b);
-    }
+    const int first_row = lane.block_y() * vector_rows, left = args.x.count - first_row;
+    const int count = left < vector_rows ? left : vector_rows;
+    multiply_vectors<Format>(
+        lane, args.weight, args.panels(lane.block_x()), args.x, args.norm, first_row, count, shared,
+        [&] { lane.wait_for_previous_kernel(); },
+        [&](int output, int row, float a, float b) {
+          // Recomputed, so that no registers hold it meanwhile.
+          const Panel outputs = args.panels(Lane::keep(lane.block_x()));
+          if (args.low_rank) args.low_rank.expand(outputs, output, first_row + row, a, b);
+          Epilogue::apply(args.epilogue, outputs, output, first_row + row, a, b);
+        });
   }
 };
 

@@ -199,6 +199,7 @@ struct ShapeQkvArgs {
   NormArgs query_norm, key_norm;  // kind none: no norm
   QkNorm over;
   int rows;
+  bool clips_normed;  // queries and keys are clipped after the norm
 };
 
 /// Finishes queries, keys and values of any shape, with head norms, in any format, from a stored product. NormRotated:
@@ -221,7 +222,11 @@ struct ShapeQkvRows {
     const std::int64_t base = std::int64_t{row} * (to.query + 2 * to.kv) * dim + first;
     const NormArgs norm = part == 0 ? args.query_norm : part == 1 ? args.key_norm : NormArgs{};
     const int half = part == 2 ? 0 : to.rotating / 2;
-    const auto value = [&](int o) { return to.shaped(first + o, args.projected[base + o]); };
+    const bool clips_normed = args.clips_normed && part != 2;
+    const auto value = [&](int o) {
+      const float v = args.projected[base + o];
+      return clips_normed ? v : to.shaped(first + o, v);
+    };
 
     const StepRow of = to.rows[row];
     const bool all_heads = !NormRotated && args.over == QkNorm::whole;
@@ -278,7 +283,8 @@ struct ShapeQkvRows {
       }
       const int weights = all_heads || args.over == QkNorm::own_weights ? head * dim : 0;
       const auto normed = [&](int d, float v) {
-        return norm.kind == NormKind::none ? v : normalized(v, weights + d, own, norm);
+        const float n = norm.kind == NormKind::none ? v : normalized(v, weights + d, own, norm);
+        return clips_normed ? to.shaped(0, n) : n;
       };
       const auto each = [&](const auto& use) {
         if constexpr (NormRotated) {

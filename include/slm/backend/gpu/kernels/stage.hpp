@@ -22,6 +22,16 @@ struct Rows {
   int count = 0;
 };
 
+/// Rows of activations anywhere.
+struct ListedRows {
+  Memory<const float> data;
+  int width = 0;
+  int stride = 0;               // elements from a row to the next one
+  const int* places = nullptr;  // [rows]: the place of each row, in shared memory
+
+  SLM_DEVICE std::int64_t begin(int row) const { return std::int64_t{places[row]} * stride; }
+};
+
 struct NormArgs {
   Memory<const float> weight;  // [width]; may be empty
   Memory<const float> bias;    // [width]; may be empty

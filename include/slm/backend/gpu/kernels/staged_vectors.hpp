@@ -30,9 +30,10 @@ struct StagedVectors {
   /// Offset of a row in words.
   static SLM_DEVICE int row_at(int row, int steps) { return row * (steps * step_lines * 4 + gap); }
 
-  /// Stages `count` rows from first_row on: the steps from `at` on that fit at once, up to `end`. Called by a wave.
-  template <class Lane>
-  SLM_DEVICE void put(Lane lane, int at, int end, int count, const Rows& rows, int first_row,
+  /// Stages `count` rows from first_row on: the steps from `at` on that fit at once, up to `end`. Called by a wave. X:
+  /// Rows, or ListedRows, which have no norm.
+  template <class Lane, class X>
+  SLM_DEVICE void put(Lane lane, int at, int end, int count, const X& rows, int first_row,
                       const RowStatistics* statistics, const NormArgs& norm) {
     constexpr int half = most_lines / 2;
     const unsigned i = static_cast<unsigned>(lane.lane_index());
@@ -50,6 +51,7 @@ struct StagedVectors {
     if (norm.kind == NormKind::none) {
       SLM_ROLLED
       for (int row = first; row < count; row += step, from += next, to += further) {
+        if constexpr (std::is_same_v<X, ListedRows>) from = rows.begin(first_row + row) + k;
         load8_at(rows.data, from, width, k, v);
         store<Lane>(to, v);
       }

@@ -14,10 +14,12 @@
 #include "slm/backend/gpu/runtime/landing.hpp"
 #include "slm/backend/gpu/runtime/runtime.hpp"
 #include "slm/backend/gpu/steps/chooser.hpp"
+#include "slm/backend/gpu/steps/expert_step.hpp"
 #include "slm/backend/gpu/steps/mask_upload.hpp"
 #include "slm/backend/gpu/steps/plan_upload.hpp"
 #include "slm/backend/gpu/steps/step_program.hpp"
 #include "slm/backend/gpu/steps/step_shape.hpp"
+#include "slm/backend/gpu/weights/tile_matrix.hpp"
 #include "slm/core/error.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
@@ -37,6 +39,7 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 template <Runtime R, int MaxRows, int MostRecordedRows>
 struct DeviceState {
   using Device = R;
+  using Router = TileMatrix<Fp32, R>;
   template <class T>
   using Buffer = DeviceBuffer<T, R>;
   static constexpr int most_tickets = 1 << 16;
@@ -71,7 +74,8 @@ struct DeviceState {
   Buffer<std::uint32_t> staged;  // inputs of a product, see StageRows
   Buffer<Changes> changes;       // LowRankRows of a product
   Buffer<float> low_rank;
-  Buffer<float> partial;  // attention's chunks
+  Buffer<float> partial;          // attention's chunks
+  Buffer<std::uint32_t> mixture;  // ExpertMemory
   Buffer<float> logits;
   Buffer<float> step_scratch[scratch_buffers];
   int generation = 0;                 // changes when memory moves; older records are then invalid
@@ -95,25 +99,28 @@ struct DeviceState {
 
   /// Buffer sizes that suffice for every recorded step of a model.
   struct Sizes {
-    std::int64_t product, partial, logits, staged;  // in elements of four bytes
+    std::int64_t product, partial, logits, staged, mixture;  // in elements of four bytes
     std::size_t bytes() const {
-      return static_cast<std::size_t>((1 + scratch_buffers) * product + partial + logits + staged) * sizeof(float);
+      return static_cast<std::size_t>((1 + scratch_buffers) * product + partial + logits + staged + mixture) *
+             sizeof(float);
     }
   };
-  static Sizes reserved(Heads heads, std::int64_t product, int vocab, int context) {
+  static Sizes reserved(Heads heads, std::int64_t product, int vocab, int context, const MixtureWidths& mixture) {
     const std::int64_t split = partial_size(most_recorded_rows, heads, StepShape::chunks_of(context));
     // fp32 needs the most. Inputs are padded to whole blocks of codes, at most 128.
     const int steps = static_cast<int>((product + 127) / 128) * (128 / slice_depth);
     return {most_recorded_rows * product, std::min(split, most_partial), std::int64_t{most_recorded_rows} * vocab,
-            StagedSlice<Fp32>::words_of(most_recorded_rows, steps)};
+            StagedSlice<Fp32>::words_of(most_recorded_rows, steps),
+            mixture.experts == 0 ? 0 : ExpertMemory::words(mixture, most_recorded_rows)};
   }
-  void reserve(Heads heads, std::int64_t product, int vocab, int context) {
+  void reserve(Heads heads, std::int64_t product, int vocab, int context, const MixtureWidths& widths) {
     check(heads);
-    const Sizes sizes = reserved(heads, product, vocab, context);
+    const Sizes sizes = reserved(heads, product, vocab, context, widths);
     grow(scratch, sizes.product);
     grow(partial, sizes.partial);
     grow(logits, sizes.logits);
     grow(staged, sizes.staged);
+    grow(mixture, sizes.mixture);
     for (int index = 0; index < scratch_buffers; ++index) step_rows(index, sizes.product);
   }
 
@@ -121,6 +128,10 @@ struct DeviceState {
   void reserve_adapters() {
     grow(changes, MaxRows);
     grow(low_rank, std::int64_t{MaxRows} * most_ranks);
+  }
+
+  ExpertMemory expert_memory(const MixtureWidths& widths, int rows) {
+    return ExpertMemory::in(grow(mixture, ExpertMemory::words(widths, rows)), widths, rows);
   }
 
   /// New buffers are filled with NaN: padding rows read them, and a leak into other rows would be visible.

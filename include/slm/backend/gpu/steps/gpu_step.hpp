@@ -22,6 +22,7 @@
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/steps/device_state.hpp"
+#include "slm/backend/gpu/steps/expert_step.hpp"
 #include "slm/backend/gpu/steps/step_arguments.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
 
@@ -93,7 +94,7 @@ class GpuStep {
         panels.pairs = rotating / 2 / tile_height;
         panels.tail = panels.groups * panels.group_tiles;
       }
-      QkvArgs to = qkv_args(rope, heads, layer, q, shaping);
+      QkvArgs to = qkv_args(pages(heads, layer), rows_, rope, heads, q, shaping);
       to.bias = memory(linear.bias, linear.weight.out);
       return product<QueriesKeysValues>(linear, x, norm, panels, to);
     }
@@ -103,11 +104,12 @@ class GpuStep {
   /// Finishes qkv after its product: projected [rows, q | k | v]
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
     const ShapeQkvArgs args{.projected = memory(ConstRows(projected)),
-                            .to = qkv_args(rope, heads, layer, q, shaping),
+                            .to = qkv_args(pages(heads, layer), rows_, rope, heads, q, shaping),
                             .query_norm = norm_args(shaping, shaping.query, heads.query, heads.dim),
                             .key_norm = norm_args(shaping, shaping.key, heads.kv, heads.dim),
                             .over = shaping.norm,
-                            .rows = static_cast<int>(projected.extent(0))};
+                            .rows = static_cast<int>(projected.extent(0)),
+                            .clips_normed = shaping.clips_normed};
     if (shaping.norm != QkNorm::rotated) return launch<ShapeQkv>(args);
     launch<ShapeRotatedQkv>(args);
   }
@@ -121,6 +123,7 @@ class GpuStep {
                        .rows = rows_,
                        .sequences = advanced_ ? Memory<const StepSequence>{} : on_device_.sequences,
                        .slopes = memory(attention.slopes, heads.query),
+                       .sinks = memory(attention.sinks, heads.query),
                        .partial = {},
                        .tickets = {},
                        .count = rows(),
@@ -187,6 +190,16 @@ class GpuStep {
   void mlp(ConstRows x, Norm norm, const Linear<Matrix>& linear, Activation activation, const float* divisor,
            Rows out) {
     store(x, norm, linear, out, activation, divisor);
+  }
+
+  /// See MixesExperts; without the norms of experts beside an MLP.
+  template <class Matrix, class Router>
+  void add_mixture(ConstRows x, Norm norm, const Mixture<Matrix, Router>& mixture, Rows to, float factor = 1) {
+    const int count = static_cast<int>(x.extent(0)), width = static_cast<int>(x.extent(1));
+    const ExpertMemory parts = state_->expert_memory(mixture.widths(), count);
+    store(x, norm, Linear{mixture.router, mixture.router_bias}, parts.logits);
+    if (mixture.shared_gate != nullptr) store(x, norm, Linear{*mixture.shared_gate}, parts.shared_gate);
+    run_experts(*state_, mixture, parts, {memory(x), width, count}, norm_args(norm, width), rows_, memory(to), factor);
   }
 
   void normalize(Rows x, Norm norm) {
@@ -262,30 +275,7 @@ class GpuStep {
   }
 
   KvPages pages(const Heads& heads, const KvLayer& layer) const {
-    return {.tables = on_device_.tables,
-            .layer = layer,
-            .format = plan_.format,
-            .dim = heads.dim,
-            .head_bytes = kv_head_bytes(plan_.format, heads.dim)};
-  }
-
-  /// Arguments without bias.
-  QkvArgs qkv_args(const Rope& rope, const Heads& heads, const KvLayer& layer, Rows q,
-                   const QkvShaping& shaping) const {
-    const int rotating = rope.rotating(heads.dim);
-    return {.q = memory(q),
-            .pages = pages(heads, layer),
-            .rows = rows_,
-            .inverse_frequency = {memory(rope.inverse_frequency[0], rotating / 2),
-                                  memory(rope.inverse_frequency[1], rotating / 2)},
-            .bias = {},
-            .query = heads.query,
-            .kv = heads.kv,
-            .dim = heads.dim,
-            .rotating = rotating,
-            .factor = rope.factor,
-            .clip = shaping.clip,
-            .pairs = rope.pairs};
+    return kv_pages(on_device_.tables, plan_.format, heads, layer);
   }
 
   template <class Matrix>

@@ -4,8 +4,11 @@
 #include <cstdint>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/stage.hpp"
+#include "slm/backend/gpu/kernels/step_rows.hpp"
+#include "slm/backend/gpu/runtime/device_buffer.hpp"
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
@@ -20,6 +23,33 @@ inline NormArgs norm_args(const Norm& norm, std::int64_t width) {
 inline NormArgs norm_args(const QkvShaping& shaping, const Norm& norm, int heads, int dim) {
   const bool of_all = shaping.norm == QkNorm::whole || shaping.norm == QkNorm::own_weights;
   return shaping.norm == QkNorm::none ? NormArgs{} : norm_args(norm, of_all ? heads * dim : dim);
+}
+
+inline KvPages kv_pages(PageTable tables, KvFormat format, const Heads& heads, const KvLayer& layer) {
+  return {.tables = tables,
+          .layer = layer,
+          .format = format,
+          .dim = heads.dim,
+          .head_bytes = kv_head_bytes(format, heads.dim)};
+}
+
+/// Arguments without bias.
+inline QkvArgs qkv_args(const KvPages& pages, Memory<const StepRow> rows, const Rope& rope, const Heads& heads,
+                        View<float, 2> q, const QkvShaping& shaping) {
+  const int rotating = rope.rotating(heads.dim);
+  return {.q = memory(q),
+          .pages = pages,
+          .rows = rows,
+          .inverse_frequency = {memory(rope.inverse_frequency[0], rotating / 2),
+                                memory(rope.inverse_frequency[1], rotating / 2)},
+          .bias = {},
+          .query = heads.query,
+          .kv = heads.kv,
+          .dim = heads.dim,
+          .rotating = rotating,
+          .factor = rope.factor,
+          .clip = shaping.clip,
+          .pairs = rope.pairs};
 }
 
 /// Panels of tiles whose outputs are finished one by one.

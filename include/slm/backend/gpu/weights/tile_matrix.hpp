@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
+#include "slm/backend/gpu/weights/expert_table.hpp"
 #include "slm/backend/gpu/weights/tiles.hpp"
 #include "slm/core/dim.hpp"
 #include "slm/core/tensor.hpp"
@@ -144,6 +145,7 @@ template <class Format, Runtime R>
 class TileMatrix {
  public:
   using Source = typename Format::Source;
+  using ExpertTable = gpu::ExpertTable<R>;
   std::int64_t out = 0;
   std::int64_t in = 0;
 
@@ -172,6 +174,11 @@ class TileMatrix {
     tiles_.words = {words_->data(), static_cast<std::int64_t>(words_->size())};
     out = tiles_.out;
     in = tiles_.in;
+  }
+
+  /// Whether kernels read both in the same way.
+  bool has_layout_of(const TileMatrix& other) const {
+    return kind_ == other.kind_ && tiles_.has_layout_of(other.tiles_);
   }
 
   /// Weight bytes that one product reads.

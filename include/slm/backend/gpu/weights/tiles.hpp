@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 #include <type_traits>
 
 #include "slm/backend/gpu/lane/lane.hpp"
@@ -37,6 +38,22 @@ struct Tiles {
   int zero = 0;  // zero of all codes if there are no zero points
 
   SLM_DEVICE int tiles() const { return (out + tile_height - 1) / tile_height; }
+
+  /// Whether the words have the same meaning.
+  bool has_layout_of(const Tiles& other) const {
+    const auto numbers = [](const Tiles& t) {
+      return std::tuple(t.words.size, t.stride, t.out, t.in, t.steps, t.block_shift, t.span_shift, t.half_scales,
+                        t.plain_scales, t.minima, t.factors, t.minimum_factors, t.zeros, t.lines, t.zero);
+    };
+    return numbers(*this) == numbers(other);
+  }
+};
+
+/// A matrix of an expert, whose layout is that of others.
+struct ExpertWeight {
+  ConstantMemory<std::uint32_t> words;
+  Memory<const float> bias;  // may be empty
+  int layout;
 };
 
 struct Panel {
