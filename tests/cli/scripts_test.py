@@ -24,10 +24,11 @@ def write_script(path, text):
 class Asking(unittest.TestCase):
     def setUp(self):
         shutil.rmtree(SCRATCH, ignore_errors=True)
-        for folder in ("tools", "bin", "build/cpu/bin"):
+        for folder in ("tools", "bin", "build/cpu/bin", "docs/reference"):
             (SCRATCH / folder).mkdir(parents=True)
         shutil.copy(SOURCE / "demo", SCRATCH)
         shutil.copy(SOURCE / "tools/prepare.sh", SCRATCH / "tools")
+        shutil.copy(SOURCE / "docs/reference/command-line.md", SCRATCH / "docs/reference")
         for tool in TOOLS:
             (SCRATCH / "bin" / tool).symlink_to(shutil.which(tool))
         for name, text in SCRIPTS.items():
@@ -72,6 +73,12 @@ class Asking(unittest.TestCase):
 
     def test_without_a_terminal_it_refuses_and_names_the_option(self):
         self.assertIn("no terminal to ask for consent. Run ./demo --yes", self.check_refuses(self.demo("--json")))
+
+    def test_an_unknown_option_is_rejected_before_anything_is_installed_or_built(self):
+        for option in ("--jsn", "--cache-dir", "--draft-lengths=3", "--"):
+            status, printed, said = self.demo(option, CI="true")
+            self.assertEqual((status, printed, self.installed()), (2, "", None))
+            self.assertIn(f"unknown option {option}. ./demo --help prints the options", said)
 
     def test_yes_is_accepted_anywhere_and_is_not_passed_on(self):
         self.check_installs(self.demo("--json", "--yes"))
