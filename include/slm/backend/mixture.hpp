@@ -40,8 +40,8 @@ struct Routing {
   const float* factors = nullptr;      // [experts]: of the experts' weights; null: none
 };
 
-/// What a backend keeps of the experts of a layer beside their matrices, if anything: Matrix::ExpertTable, made by
-/// B::tabulate().
+/// Data that a backend keeps of the experts of a layer beside their matrices: Matrix::ExpertTable, made by
+/// B::tabulate(), or none.
 struct NoExpertTable {};
 
 namespace detail {

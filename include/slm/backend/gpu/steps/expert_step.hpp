@@ -14,7 +14,7 @@
 
 namespace slm { inline namespace v0_1 { namespace gpu {
 
-/// What the kernels of a mixture store between launches.
+/// Memory of the kernels of a mixture between launches.
 struct ExpertMemory {
   View<float, 2> logits;       // [rows, experts]
   View<float, 2> shared_gate;  // [rows, 1]
