@@ -5,7 +5,7 @@
 
 Clients are sockets of this process on loopback. A client sends a request, reads its stream to the end and repeats. The servers
 alternate, `--repeats` times, and figures are medians. `--open 12800` opens this many streams before the first one ends, and reads
-the server's count of them. `--prefix 2000` sends two requests with a long common prefix. `--first` measures the time that an idle
+the server's count of them. `--prefix 2000` sends requests with that many common words to each server. `--first` measures the time that an idle
 server adds to the model's own step until the first token after a one-token prompt.
 `--beside` compares the tokens/s of 64 streams with those of `slm generate --prompts`.
 """
@@ -201,13 +201,22 @@ def first_token(server):
           f"{statistics.median(steps):.2f} ms, beyond it {statistics.median(beyond):.2f} ms (least {min(beyond):.2f})")
 
 
-def prefix(server, words):
-    common = prompt_of(words, "common")
-    first = []
-    for i in range(6):
-        moments = asyncio.run(stream(server.port, common + f" {i}", 1))
-        first.append(1e3 * (moments[1] - moments[0]))
-    print(f"\nFirst token after a prompt of {words} words: {first[0]:.1f} ms, then, with a cached prefix, {statistics.median(first[1:]):.1f} ms")
+def prefix(arguments, start):
+    """The servers alternate; the second and later prompts of a server find the common words in its cache."""
+    first, later = ({name: [] for name in start} for _ in range(2))
+    for turn in range(arguments.repeats):
+        common = prompt_of(arguments.prefix, ("common", turn))
+        for name in start:
+            server = start[name](1)
+            try:
+                for i in range(6):
+                    moments = asyncio.run(stream(server.port, f"{common} {prompt_of(8, i)}", 1))
+                    (later if i > 0 else first)[name].append(1e3 * (moments[1] - moments[0]))
+            finally:
+                server.stop()
+    print(f"\n| first token after {arguments.prefix} common words and 8 others | first prompt, ms | later prompts, ms |\n|---|---|---|")
+    for name in start:
+        print(f"| {name} | {statistics.median(first[name]):.1f} | {statistics.median(later[name]):.1f} |", flush=True)
 
 
 def beside_no_server(arguments, server):
@@ -239,7 +248,8 @@ def main():
     parser.add_argument("--draft", help="draft model (folder or file): also measure the server with it")
     parser.add_argument("--drafter", help="lookup, model, none: also measure the server with this drafter")
     parser.add_argument("--llama-server", help="path of llama.cpp's llama-server, for the same GGUF file")
-    parser.add_argument("--clients", type=lambda text: [int(count) for count in text.split(",")], default=[1, 8, 32, 64])
+    parser.add_argument("--clients", type=lambda text: [int(count) for count in text.split(",") if count], default=[1, 8, 32, 64],
+                        help="empty: none")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompt-words", type=int, default=24)
     parser.add_argument("--max-tokens", type=int, default=48, help="mean new tokens; each request has half of it to one and a half")
@@ -260,7 +270,7 @@ def main():
     def llama(clients):
         port = free_port()
         return Server("llama.cpp", [arguments.llama_server, "-m", arguments.target, "--port", port, "-t", arguments.threads, "-np",
-                                    clients, "-c", 512 * clients, "--no-webui"], port)
+                                    clients, "-c", max(512 * clients, 4 * arguments.prefix), "--no-webui"], port)
 
     start = {"slm": slm}
     if arguments.draft:
@@ -269,14 +279,15 @@ def main():
         start[f"slm with {arguments.drafter}"] = lambda clients: slm(clients, "--drafter", arguments.drafter)
     if arguments.llama_server:
         start["llama.cpp"] = llama
-    beside(arguments, start)
-    if arguments.open or arguments.prefix or arguments.first or arguments.beside:
+    if arguments.clients:
+        beside(arguments, start)
+    if arguments.prefix:
+        prefix(arguments, start)
+    if arguments.open or arguments.first or arguments.beside:
         server = slm()
         try:
             if arguments.first:
                 first_token(server)
-            if arguments.prefix:
-                prefix(server, arguments.prefix)
             if arguments.beside:
                 beside_no_server(arguments, server)
             if arguments.open:

@@ -35,7 +35,7 @@ struct ServeOptions {
   std::vector<std::string> defaults;
   bool any_name = false;
   std::string key_file, slot_folder;
-  bool insecure = false, json = false;
+  bool insecure = false, no_page = false, json = false;
   double drain_delay = 0, drain_timeout = 30;
 };
 
@@ -183,6 +183,7 @@ void run_server(ServeOptions options) {
   limits.most_waiting = options.engine.max_requests;
   limits.reading.defaults = serve::parse_defaults(options.defaults);
   limits.load_adapters = options.update_adapters;
+  limits.page = !options.no_page;
   limits.slot_folder = slm::path_of(options.slot_folder);
   std::vector<std::string> origins;
   for (const std::string& origin : options.origins) origins.push_back(serve::parse_origin(origin));
@@ -215,7 +216,7 @@ void run_server(ServeOptions options) {
     api = std::make_unique<serve::Api>(std::move(only), std::move(limits));
   }
   server.start();
-  const std::string host = serve::without_brackets(options.http.host);
+  const std::string host = serve::without_brackets(options.http.host.substr(0, options.http.host.find(',')));
   const std::string address =
       slm::text("http://", host.find(':') == host.npos ? host : "[" + host + "]", ":", server.port());
   announce(started, address, server.port(), options.json);
@@ -251,6 +252,12 @@ void add_serve(CLI::App& program) {
       ->type_name("SIZE");
   auto* draft = of_target(add_drafter_options(command, options->drafting));
   add_draft_options(command, options->models, *draft);
+  std::vector<const CLI::Option*> of_drafts;  // which the models of --model may have, too
+  for (const char* name : {"--draft-head", "--draft-bits", "--draft-threads"}) {
+    CLI::Option* option = command.get_option(name);
+    option->remove_needs(draft);
+    of_drafts.push_back(option);
+  }
   command
       .add_option_function<std::string>(
           "--draft-length",
@@ -259,7 +266,7 @@ void add_serve(CLI::App& program) {
           },
           "tokens to draft per round, or: adaptive, heuristic, confidence")
       ->default_str("adaptive");
-  command.add_option("--host", options->http.host, "address to listen on, or a name: all its addresses")
+  command.add_option("--host", options->http.host, "address to listen on, or a name: all its addresses; several with commas")
       ->capture_default_str();
   command.add_option("--port", options->http.port, "port to listen on; 0: any free port")->capture_default_str();
   of_target(command.add_option(
@@ -305,10 +312,11 @@ void add_serve(CLI::App& program) {
   command
       .add_option(
           "--cors-origin", options->origins,
-          "let web pages of this origin, such as https://example.org, read answers; may be repeated; *: all origins")
+          "let web pages of this origin, such as https://example.org, read answers; may be repeated; localhost: all "
+          "origins of this machine; *: all origins")
       ->type_name("ORIGIN")
       ->check([](const std::string& origin) {
-        return serve::parse_origin(origin).empty() ? "expected SCHEME://HOST, SCHEME://HOST:PORT or *" : "";
+        return serve::parse_origin(origin).empty() ? "expected SCHEME://HOST, SCHEME://HOST:PORT, localhost or *" : "";
       })
       ->take_all();
   command.add_flag("--insecure", options->insecure, "listen on a public address without keys");
@@ -336,6 +344,7 @@ void add_serve(CLI::App& program) {
   command.add_option("--io-threads", options->http.io_threads, "threads for connections")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  command.add_flag("--no-page", options->no_page, "answer / with 404 instead of the web page");
   command.add_flag("--priorities", options->reading.priorities, "let clients set the priority of requests");
   command.add_flag("--strict-fields", options->reading.strict_fields,
                    "refuse unknown request fields; otherwise the header X-Slm-Ignored-Fields lists them");
@@ -353,7 +362,13 @@ void add_serve(CLI::App& program) {
   command.add_flag(
       "--json", options->json,
       "print one JSON object: address, port, model, chat_template, chat_notice; with several models: models");
-  command.callback([options] { run_server(*options); });
+  command.callback([options, of_drafts, draft, named] {
+    for (const CLI::Option* option : of_drafts) {
+      const bool has_draft = draft->count() > 0 || named->count() > 0;
+      if (option->count() > 0 && !has_draft) throw CLI::RequiresError(option->get_name(), draft->get_name());
+    }
+    run_server(*options);
+  });
 }
 
 }  // namespace cli

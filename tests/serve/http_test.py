@@ -277,7 +277,7 @@ class CrossOrigin(unittest.TestCase):
     def test_a_preflight_is_answered_before_the_handler(self):
         with Server(cors="https://page.example") as server:
             answer = Answer(server.exchange(self.preflight("/throws", self.ORIGIN, *self.ASKS)))
-            self.assertEqual((answer.status, answer.rest), (204, b""))
+            self.assertEqual((answer.status, answer.rest), (200, b""))
             self.assertEqual(answer.headers["access-control-allow-origin"], "https://page.example")
             self.assertIn("POST", answer.headers["access-control-allow-methods"])
             self.assertEqual(answer.headers["access-control-allow-headers"], "authorization, content-type")

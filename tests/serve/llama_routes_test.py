@@ -3,6 +3,7 @@
 usage: llama_routes_test.py PROGRAM SOURCE_DIR"""
 import json
 import os
+import re
 import sys
 import tempfile
 import unittest
@@ -43,6 +44,36 @@ class LlamaRoutesTest(unittest.TestCase):
         self.assertEqual([token for part in parts for token in part["tokens"]], whole["tokens"])
         self.assertTrue(all(len(part["completion_probabilities"]) == 1 and not part["stop"] for part in parts))
         self.assertEqual((last["stop"], last["stop_type"], last["tokens_predicted"]), (True, whole["stop_type"], len(parts)))
+
+    def test_openais_routes_have_timings_where_they_are_wanted(self):
+        self.assertNotIn("timings", self.server.complete(n_predict=5))
+        whole = self.server.complete(n_predict=5, timings_per_token=True, ignore_eos=True)
+        self.assertEqual((whole["usage"]["completion_tokens"], whole["timings"]["predicted_n"]), (5, 5))
+        self.assertAlmostEqual(whole["timings"]["predicted_per_second"], 4e3 / whole["timings"]["predicted_ms"])
+        first, *others = self.server.stream("/v1/chat/completions", {
+            "messages": [{"role": "user", "content": PROMPT}], "n_predict": 5, "timings_per_token": True, "ignore_eos": True,
+            "stream_options": {"include_usage": True}})
+        self.assertNotIn("timings", first)
+        self.assertTrue(all(0 < chunk["timings"]["predicted_n"] <= 5 for chunk in others))
+        self.assertEqual((others[-1]["choices"], others[-1]["timings"]["predicted_n"]), ([], 5))
+        one = self.complete(n_predict=1)["timings"]
+        self.assertEqual((one["predicted_n"], one["predicted_per_second"], one["predicted_per_token_ms"]), (1, 0, 0))
+
+    def test_metrics_are_sums_with_llamacpps_names(self):
+        def values():
+            text = self.server.ask("GET", "/metrics")[1].decode()
+            return {name: float(value) for name, value in re.findall(r"^(llamacpp:\w+) (\S+)$", text, re.M)}
+
+        before = values()
+        timings = [self.complete(n_predict=n, ignore_eos=True)["timings"] for n in (1, 4, 9)]
+        after = values()
+        more = {name: after[name] - before[name] for name in after}
+        self.assertEqual(more["llamacpp:tokens_predicted_total"], 14)
+        self.assertEqual(more["llamacpp:prompt_tokens_total"], sum(one["prompt_n"] for one in timings))
+        self.assertEqual(more["llamacpp:prompt_tokens_cached_total"], sum(one["cache_n"] for one in timings))
+        self.assertGreater(more["llamacpp:n_decode_total"], 0)
+        self.assertGreater(after["llamacpp:predicted_tokens_seconds"], 0)
+        self.assertEqual(after["llamacpp:requests_processing"], 0)
 
     def test_probabilities_after_sampling(self):
         said = self.complete(temperature=1, n_probs=5, post_sampling_probs=True, n_predict=8)

@@ -47,7 +47,7 @@ class Models(unittest.TestCase):
                         "b": slm("generate", "--target", PAIR / "draft", "--prompt", PROMPT, "--max-new-tokens", 20, "--json")["text"]}
 
     def test_models_of_a_list_load_when_they_are_named(self):
-        with Server("--model", f"{A},draft={PAIR / 'draft'}", "--model", B, *SMALL, target=None) as server:
+        with Server("--model", f"{A},draft={PAIR / 'draft'}", "--draft-bits", 8, "--model", B, *SMALL, target=None) as server:
             self.assertEqual((server.started["model"], server.started["models"]), ("a", ["a", "b"]))
             self.assertEqual(states(server), {"a": "unloaded", "b": "unloaded"})
             with concurrent.futures.ThreadPoolExecutor(12) as pool:
@@ -128,6 +128,8 @@ class Models(unittest.TestCase):
                     (["--model", A, "--models", empty], 2, "models"), ([], 2, "models"),
                     (["--model", A, "--target", PAIR / "target"], 2, "models"),
                     (["--model", A, "--draft", PAIR / "draft"], 2, "--draft"),
+                    (["--target", PAIR / "target", "--draft-bits", 8], 2, "--draft"),
+                    (["--models", empty, "--draft-head", 8], 2, "--draft"),
                     (["--model", A, "--served-model-name", "x"], 2, "--served-model-name"),
                     (["--model", A, "--adapters", empty], 2, "--adapters")):
                 with self.subTest(arguments=arguments):

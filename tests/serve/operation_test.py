@@ -48,7 +48,7 @@ class Operation(unittest.TestCase):
                 asks = {"Access-Control-Request-Method": "POST",
                         "Access-Control-Request-Headers": "authorization, content-type"}
                 preflight, _ = server.ask("OPTIONS", "/v1/completions", headers=origin | asks)
-                self.assertEqual(preflight.status, 204)
+                self.assertEqual(preflight.status, 200)
                 self.assertEqual(preflight.headers["Access-Control-Allow-Headers"], "authorization, content-type")
                 body = {"prompt": "x", "max_tokens": 2, "stream": True}
                 key = {"Authorization": "bearer  key"}
@@ -59,11 +59,24 @@ class Operation(unittest.TestCase):
                     self.assertEqual(response.status, status)
                     self.assertEqual(response.headers["Access-Control-Allow-Origin"], "https://page.example")
                 options, _ = server.ask("OPTIONS", "/v1/models")
-                self.assertEqual((options.status, options.headers["Allow"]), (204, "GET, HEAD, OPTIONS"))
+                self.assertEqual((options.status, options.headers["Allow"]), (200, "GET, HEAD, OPTIONS"))
         wrong = subprocess.run([PROGRAM, "serve", "--target", PAIR / "target", "--cors-origin", "example.org"],
                                capture_output=True, text=True, timeout=PATIENCE)
         self.assertEqual(wrong.returncode, 2)
         self.assertIn("SCHEME://HOST", wrong.stderr)
+
+    def test_a_server_without_the_page_answers_on_several_addresses(self):
+        with Server("--no-page", "--host", "127.0.0.1,127.0.0.2", "--cors-origin", "localhost") as server:
+            self.assertEqual(server.started["address"], f"http://127.0.0.1:{server.port}")
+            for address in ("127.0.0.1", "127.0.0.2"):
+                with socket.create_connection((address, server.port), PATIENCE) as raw:
+                    raw.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    self.assertIn(b" 200 ", raw.recv(100))
+            self.assertEqual(server.ask("GET", "/")[0].status, 404)
+            for origin in ("http://localhost:8080", "http://[::1]"):
+                response, _ = server.ask("GET", "/health", headers={"Origin": origin})
+                self.assertEqual(response.headers["Access-Control-Allow-Origin"], origin)
+            self.assertIsNone(server.ask("GET", "/health", headers={"Origin": "http://a"})[0].headers["Access-Control-Allow-Origin"])
 
     def test_names_are_percent_encoded(self):
         with Server("--served-model-name", "org/my model", "--served-model-name", "m\u00f6del%") as server:

@@ -108,7 +108,7 @@ class Serve(unittest.TestCase):
     def test_a_streamed_chat_begins_with_a_role_and_marks_drafted_text(self):
         chunks = self.server.stream("/v1/chat/completions", {
             "messages": [{"role": "user", "content": [{"type": "text", "text": PROMPT}]}], "temperature": 0, "max_tokens": 20})
-        self.assertEqual(chunks[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
+        self.assertEqual(chunks[0]["choices"][0]["delta"], {"role": "assistant", "content": None})
         self.assertEqual(chunks[0]["object"], "chat.completion.chunk")
         self.assertEqual(joined(chunks, key="content"), self.server.chat()["choices"][0]["message"]["content"])
         marks = [chunk["choices"][0].get("slm", {}).get("drafted", False) for chunk in chunks]
@@ -343,7 +343,7 @@ class Serve(unittest.TestCase):
         """Values of all samples, by name and labels without the model's."""
         text = self.server.ask("GET", "/metrics")[1].decode()
         found = re.findall(r'^([\w:]+)\{engine="0",model_name="demo",?([^}]*)\} (\S+)$', text, re.M)
-        self.assertEqual(len(found), len([line for line in text.splitlines() if not line.startswith("#")]))
+        self.assertEqual(len(found), len([line for line in text.splitlines() if not line.startswith(("#", "llamacpp:"))]))
         return {name + ("{" + labels + "}" if labels else ""): float(value) for name, labels, value in found}
 
     def test_a_client_that_disconnects_ends_its_texts(self):

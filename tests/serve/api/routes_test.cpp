@@ -59,7 +59,7 @@ TEST_CASE("OPTIONS lists the methods of a path, and needs no key") {
   FakeServer server({.keys = {"first"}, .reading = {}, .load_adapters = true});
   const auto allowed = [&](const std::string& path) {
     const FakeOutput out = server.ask(path, "", "OPTIONS");
-    return out.status == 204 ? out.headers.at(0).second : std::to_string(out.status);
+    return out.status == 200 ? out.headers.at(0).second : std::to_string(out.status);
   };
   CHECK(allowed("*") == "GET, HEAD, POST, OPTIONS");
   for (const char* path : {"/completions", "/chat/completions", "/embeddings", "/load_lora_adapter"}) {

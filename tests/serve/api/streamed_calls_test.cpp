@@ -29,7 +29,7 @@ Streamed read_stream(const std::vector<Json>& events) {
     const Json& delta = choice["delta"];
     if (choice["finish_reason"].is_string()) read.finish = choice["finish_reason"];
     if (delta.contains("reasoning_content")) read.reasoning += delta["reasoning_content"];
-    CHECK((!delta.contains("content") || delta["content"] == ""));
+    CHECK((!delta.contains("content") || delta["content"].is_null()));
     if (!delta.contains("tool_calls")) continue;
     const Json& function = delta["tool_calls"][0]["function"];
     CHECK(delta["tool_calls"][0]["index"] == 0);

@@ -90,7 +90,7 @@ TEST_CASE("a chat's stream begins with the role when the first token is there, t
   asked.say(ids("\xF0\x9F\x99\x82").front());
   exchange->poll(out);
   REQUIRE(out.events().size() == 1);
-  CHECK(out.events()[0]["choices"][0]["delta"] == Json{{"role", "assistant"}, {"content", ""}});
+  CHECK(out.events()[0]["choices"][0]["delta"] == Json{{"role", "assistant"}, {"content", nullptr}});
   CHECK(out.events()[0]["usage"].is_null());
   asked.end(slm::FinishReason::length);
   exchange->poll(out);

@@ -166,7 +166,6 @@ TEST_CASE("fields that would change the answer in other servers are refused, in 
                            "dry_multiplier",
                            "top_n_sigma",
                            "samplers",
-                           "n_predict",
                            "n_probs",
                            "t_max_predict_ms",
                            "lora",

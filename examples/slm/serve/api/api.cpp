@@ -180,6 +180,7 @@ const Api::Route& Api::find(const HttpRequest& request) const {
 }
 
 bool Api::serves(const Route& route, std::string_view path) const {
+  if (route.path == "/" && !options_.page) return false;
   return leads_to(path, route.path) && (!route.loads_adapters || options_.load_adapters);
 }
 
@@ -199,7 +200,7 @@ std::string Api::methods_of(const std::string& path) const {
 }
 
 Ready Api::options(const HttpRequest& request) const {
-  return {.status = 204, .type = "", .headers = {{"Allow", methods_of(request.path)}}};
+  return {.type = "", .headers = {{"Allow", methods_of(request.path)}}};
 }
 
 void Api::check_key(const HttpRequest& request) const {
@@ -281,7 +282,10 @@ Ready Api::metrics(const HttpRequest&) const {
     models_->add_metrics(page);
   }
   if (options_.add_metrics) options_.add_metrics(page);
-  return {.type = "text/plain; version=0.0.4; charset=utf-8", .body = page.text()};
+  page.add_llama(only_ != nullptr ? std::vector{only_->stats()} : models_->stats());
+  return {.type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = page.text(),
+          .headers = {{"Process-Start-Time-Unix", std::to_string(started_)}}};  // llama.cpp's
 }
 
 }  // namespace serve

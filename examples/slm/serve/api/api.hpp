@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -66,6 +68,7 @@ class Api {
   Ready metrics(const HttpRequest& request) const;
 
   const ApiOptions options_;
+  const std::int64_t started_ = static_cast<std::int64_t>(std::time(nullptr));
   std::atomic<bool> draining_{false};
   slm::CancelSource cancel_;
   std::unique_ptr<ModelApi> only_;  // null: several models

@@ -18,6 +18,7 @@ struct ApiOptions {
   std::size_t most_running = 64;                       // texts of a model at a time
   std::size_t most_waiting = 12800;                    // requests that wait for models
   std::filesystem::path slot_folder = {};              // files of saved slots; empty: slots are not saved
+  bool page = true;                                    // whether / is the web page
   bool load_adapters = false;                          // whether clients may load and unload adapters
   std::function<void(MetricsPage&)> add_metrics = {};  // adds metrics of other components
 };

@@ -145,7 +145,7 @@ class LlamaExchange final : public Exchange {
                      {"id_slot", text.slot},
                      {"tokens_predicted", said_[i].tokens.size()},
                      {"tokens_evaluated", text.prompts[choices_[i]->prompt()].size()}};
-    if (request_.timings_per_token) json["timings"] = timings(i);
+    if (text.timings_per_token) json["timings"] = timings(i);
     add_probabilities(json, delta.tokens);
     return json;
   }

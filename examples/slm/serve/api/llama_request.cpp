@@ -96,14 +96,11 @@ LlamaRequest read(slm::Json& body, FieldRoute route, const ServedModel& model, c
     };
   }
   sampling.repetition_penalty = static_cast<float>(fields.number("repeat_penalty", sampling.repetition_penalty));
-  for (const char* name : {"max_tokens", "n_predict"}) {  // the second one wins
-    if (const auto most = fields.integer(name)) request.text.max_tokens = static_cast<int>(*most);
-  }
+  for (const char* name : {"max_tokens", "n_predict"}) read_most(fields, name, request.text.max_tokens);
   if (const auto count = fields.integer("n_probs")) request.text.logprobs = static_cast<int>(*count);
   request.text.sampled_logprobs = fields.boolean("post_sampling_probs", false);
   request.text.constraint = read_constraint(fields, model);
   request.return_tokens = fields.boolean("return_tokens", false);
-  request.timings_per_token = fields.boolean("timings_per_token", false);
   request.response_fields = read_response_fields(fields);
   request.grammar = fields.string("grammar", "");
   return request;
@@ -170,7 +167,7 @@ OrderedJson generation_settings(const LlamaRequest& request, std::size_t choice,
           {"n_keep", 0},
           {"grammar", request.grammar},
           {"samplers", {"penalties", "temperature", "top_k", "top_p", "min_p"}},
-          {"timings_per_token", request.timings_per_token},
+          {"timings_per_token", text.timings_per_token},
           {"post_sampling_probs", text.sampled_logprobs},
           {"lora", OrderedJson::array()}};
 }

@@ -12,7 +12,7 @@ namespace serve {
 
 struct LlamaRequest {
   TextRequest text;
-  bool return_tokens = false, timings_per_token = false;
+  bool return_tokens = false;
   std::vector<std::string> response_fields;          // paths; empty: all
   std::string grammar;                               // as the request has it
   std::vector<std::pair<slm::Token, float>> biases;  // of `logit_bias` and `ignore_eos`

@@ -163,6 +163,36 @@ void MetricsPage::add(const slm::EngineStats& stats) {
   histogram("slm:step_seconds", "Time per step.", stats.step_seconds);
 }
 
+void MetricsPage::add_llama(const std::vector<slm::EngineStats>& models) {
+  labels_.clear();
+  const auto sum = [&models](auto value) {
+    double all = 0;
+    for (const slm::EngineStats& stats : models) all += static_cast<double>(value(stats));
+    return all;
+  };
+  using Stats = const slm::EngineStats&;
+  const double cached = sum([](Stats stats) { return stats.prefixes.hit_positions(); });
+  const double prompt = sum([](Stats stats) { return stats.prompt_tokens; }) - cached;
+  const double prompt_seconds = sum([](Stats stats) { return stats.prefill_seconds.sum; });
+  const double predicted = sum([](Stats stats) { return stats.generation_tokens; });
+  const double predicted_seconds = sum([](Stats stats) { return stats.decode_seconds.sum; });
+  counter("llamacpp:prompt_tokens", "Computed prompt tokens.", prompt);
+  counter("llamacpp:prompt_tokens_cached", "Prompt tokens found in the cache.", cached);
+  counter("llamacpp:prompt_seconds", "Time of prompts.", prompt_seconds);
+  counter("llamacpp:tokens_predicted", "Generated tokens.", predicted);
+  counter("llamacpp:tokens_predicted_seconds", "Time of generated tokens after the first ones.", predicted_seconds);
+  counter("llamacpp:n_decode", "Steps of the model.", sum([](Stats stats) { return stats.steps; }));
+  counter("llamacpp:spec_decode_num_drafts", "Verified drafts.", sum([](Stats stats) { return stats.drafts; }));
+  counter("llamacpp:spec_decode_num_draft_tokens", "Drafted tokens.", sum([](Stats stats) { return stats.drafted; }));
+  counter("llamacpp:spec_decode_num_accepted_tokens", "Accepted drafted tokens.",
+          sum([](Stats stats) { return stats.accepted; }));
+  const auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0; };
+  gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens per second.", rate(prompt, prompt_seconds));
+  gauge("llamacpp:predicted_tokens_seconds", "Generated tokens per second.", rate(predicted, predicted_seconds));
+  gauge("llamacpp:requests_processing", "Running requests.", sum([](Stats stats) { return stats.running; }));
+  gauge("llamacpp:requests_deferred", "Queued requests.", sum([](Stats stats) { return stats.waiting; }));
+}
+
 void MetricsPage::add(const slm::AdapterStoreStats& stats) {
   const auto real = [](auto count) { return static_cast<double>(count); };
   gauge("vllm:lora_requests_info", "Adapters in use and loading; the value is the Unix time.", real(std::time(nullptr)),

@@ -1,4 +1,4 @@
-// The server's metrics in Prometheus format, with vLLM's names.
+// The server's metrics in Prometheus format, with the names of vLLM and llama.cpp.
 #pragma once
 
 #include <string>
@@ -32,6 +32,8 @@ class MetricsPage {
   void histogram(std::string_view name, std::string_view help, const slm::Histogram& histogram);
   void add(const slm::EngineStats& stats);
   void add(const slm::AdapterStoreStats& stats);
+  /// The sums of all models, with llama.cpp's names and without labels.
+  void add_llama(const std::vector<slm::EngineStats>& models);
 
   std::string text() const;
 

@@ -288,12 +288,15 @@ std::string Models::fault() const {
 
 std::size_t Models::load() const {
   std::size_t requests = 0;
-  for (const auto& [name, api] : loaded()) {
-    const slm::EngineStats stats = api->stats();
-    requests += stats.waiting + stats.running;
-  }
+  for (const slm::EngineStats& one : stats()) requests += one.waiting + one.running;
   const std::lock_guard lock(mutex_);
   return requests + waiting_;
+}
+
+std::vector<slm::EngineStats> Models::stats() const {
+  std::vector<slm::EngineStats> all;
+  for (const auto& [name, api] : loaded()) all.push_back(api->stats());
+  return all;
 }
 
 void Models::add_metrics(MetricsPage& page) const {

@@ -69,6 +69,8 @@ class Models {
   std::string fault() const;
   /// The number of waiting and running requests.
   std::size_t load() const;
+  /// Of the loaded models.
+  std::vector<slm::EngineStats> stats() const;
 
  private:
   friend class ModelClaim;

@@ -74,7 +74,7 @@ std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields
       throw Fields::bad(name, given, "texts or lists of token ids");
     }
     const slm::Json one = given.is_object() ? slm::Json(text_of(name, given)) : given;
-    if (one.empty() || one == "") throw bad_field(name, "is empty, expected at least one token");
+    if (one.empty()) throw bad_field(name, "is empty, expected at least one token");
     prompts.push_back(one.is_string() ? model.tokenizer.encode(one.get_ref<const std::string&>(), add_special_tokens)
                                       : read_mixture(name, one, add_special_tokens, model));
     if (texts != nullptr) {

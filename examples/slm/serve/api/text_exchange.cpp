@@ -7,6 +7,7 @@
 
 #include "api/choice.hpp"
 #include "api/completion_logprobs.hpp"
+#include "api/timings.hpp"
 #include "http/random_hex.hpp"
 
 namespace serve {
@@ -72,7 +73,8 @@ class TextExchange : public Exchange {
         model_(model),
         id_((request_.chat ? "chatcmpl-" : "cmpl-") + random_hex()),
         created_(static_cast<std::int64_t>(std::time(nullptr))),
-        choices_(begin_choices(request_, model_, service, cancel, wake)) {}
+        choices_(begin_choices(request_, model_, service, cancel, wake)),
+        times_(choices_.size()) {}
 
  protected:
   const char* object() const {
@@ -107,6 +109,11 @@ class TextExchange : public Exchange {
     return ids;
   }
 
+  OrderedJson timings(std::size_t i) const {
+    const Choice& choice = *choices_[i];
+    return timings_of(times_[i], request_.prompts[choice.prompt()].size(), choice.stats());
+  }
+
   /// The text before a choice's own text.
   std::string echo(const Choice& choice) const {
     return request_.echoes.empty() ? std::string{} : request_.echoes[choice.prompt()];
@@ -129,6 +136,7 @@ class TextExchange : public Exchange {
   std::string id_;
   std::int64_t created_;
   std::vector<std::unique_ptr<Choice>> choices_;
+  std::vector<Stopwatch> times_;  // of each choice
 };
 
 class WholeExchange final : public TextExchange {
@@ -141,7 +149,7 @@ class WholeExchange final : public TextExchange {
     bool over = true;
     try {
       for (std::size_t i = 0; i < choices_.size(); ++i) {
-        collect(*choices_[i], said_[i]);
+        collect(i);
         over = over && choices_[i]->over();
       }
     } catch (const Refusal& refusal) {
@@ -151,8 +159,10 @@ class WholeExchange final : public TextExchange {
   }
 
  private:
-  void collect(Choice& choice, Delta& said) const {
-    while (auto delta = choice.next()) {
+  void collect(std::size_t i) {
+    Delta& said = said_[i];
+    while (auto delta = choices_[i]->next()) {
+      times_[i].add(delta->tokens.size());
       said.text += delta->text;
       for (ChoicePart& part : delta->parts) said.parts.push_back(std::move(part));
       if (!request_.logprobs && !request_.return_token_ids) continue;
@@ -167,6 +177,7 @@ class WholeExchange final : public TextExchange {
     answer["usage"] = usage();
     if (request_.chat && request_.return_token_ids) answer["prompt_token_ids"] = request_.prompts[0];
     answer["system_fingerprint"] = request_.asked.fingerprint(model_);
+    if (request_.timings_per_token) answer["timings"] = timings(0);
     return answer;
   }
 
@@ -214,6 +225,7 @@ class StreamExchange final : public TextExchange {
         OrderedJson chunk = frame();
         chunk["choices"] = OrderedJson::array();
         chunk["usage"] = usage();
+        if (request_.timings_per_token) chunk["timings"] = timings(0);
         add(chunk);
       }
     } catch (const Refusal& refusal) {
@@ -237,7 +249,7 @@ class StreamExchange final : public TextExchange {
  private:
   void add(const OrderedJson& event) { events_ += "data: " + slm::json_text(event) + "\n\n"; }
 
-  void add_choice(OrderedJson choice) {
+  void add_choice(std::size_t i, OrderedJson choice) {
     OrderedJson chunk = frame();
     chunk["choices"] = OrderedJson::array({std::move(choice)});
     if (request_.usage_in_each) {
@@ -248,6 +260,7 @@ class StreamExchange final : public TextExchange {
     if (request_.chat && request_.return_token_ids && !std::exchange(prompt_told_, true)) {
       chunk["prompt_token_ids"] = request_.prompts[0];
     }
+    if (request_.timings_per_token && times_[i].tokens > 0) chunk["timings"] = timings(i);
     add(chunk);
   }
 
@@ -256,11 +269,12 @@ class StreamExchange final : public TextExchange {
     const bool first = !begun_[i];
     begun_[i] = true;
     if (first && request_.chat) {
-      add_choice({{"index", i},
-                  {"delta", {{"role", "assistant"}, {"content", ""}}},
+      add_choice(i, {{"index", i},
+                  {"delta", {{"role", "assistant"}, {"content", nullptr}}},
                   {"logprobs", nullptr},
                   {"finish_reason", nullptr}});
     }
+    times_[i].add(delta.tokens.size());
     std::vector<OrderedJson> said = request_.chat ? chat_deltas(i, delta) : texts(choice, delta, first);
     if (said.empty() && (request_.logprobs || request_.return_token_ids)) said = {empty_delta()};
     if (delta.last && (said.empty() || calls_[i] > 0)) said.push_back(empty_delta());
@@ -278,7 +292,7 @@ class StreamExchange final : public TextExchange {
       }
       if (ends) json["slm"]["statistics"] = statistics(choice.stats());
       if (delta.drafted) json["slm"]["drafted"] = true;
-      add_choice(std::move(json));
+      add_choice(i, std::move(json));
     }
   }
 

@@ -161,17 +161,23 @@ void check_content(const slm::Json& message) {
 
 }  // namespace
 
+void read_most(const Fields& fields, const char* name, std::optional<int>& most) {
+  if (const auto count = fields.integer(name)) most = static_cast<int>(*count);
+}
+
 void check_prompt(const std::string& field, const std::vector<slm::Token>& prompt, int wanted,
                   const ServedModel& model) {
   if (prompt.empty()) throw bad_field(field, "has no tokens, expected at least one");
   const std::size_t context = static_cast<std::size_t>(model.info.context);
   if (prompt.size() + (wanted > 0 ? 1 : 0) <= context) return;
-  Refusal refusal(
-      400, "decode.prompt-too-long",
-      slm::text("This model's maximum context length is ", context, " tokens. However, you requested ",
-                prompt.size() + static_cast<std::size_t>(wanted), " tokens (", prompt.size(), " in the ", field, ", ",
-                wanted, " in the completion), which exceeds the available context size. Please ",
-                "reduce the length of the ", field, "."));
+  const std::string asked =
+      wanted == 0 ? slm::text("the ", field, " is too large: it has ", prompt.size(), " tokens")
+                  : slm::text("you requested ", prompt.size() + static_cast<std::size_t>(wanted), " tokens (",
+                              prompt.size(), " in the ", field, ", ", wanted, " in the completion)");
+  Refusal refusal(400, "decode.prompt-too-long",
+                  slm::text("This model's maximum context length is ", context, " tokens. However, ", asked,
+                            ", which exceeds the available context size. Please reduce the length of the ", field,
+                            "."));
   refusal.param = field;
   refusal.code = "context_length_exceeded";
   refusal.more = {// llama.cpp's
@@ -269,6 +275,7 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
     request.include_usage = asked.boolean("include_usage", false);
     request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
   }
+  request.timings_per_token = fields.boolean("timings_per_token", false);
   request.tenant = read_tenant(fields);
   request.slot = static_cast<int>(fields.integer("id_slot").value_or(-1));
   request.priority = static_cast<int>(fields.integer("priority").value_or(0));
@@ -293,7 +300,8 @@ TextRequest read_completion(slm::Json body, const ServedModel& model, const Read
   TextRequest request = read_common(fields, model, options);
   request.ignored = std::move(ignored);
   const bool echo = fields.boolean("echo", false);
-  request.max_tokens = static_cast<int>(fields.integer("max_tokens").value_or(16));
+  request.max_tokens = 16;
+  for (const char* name : {"n_predict", "max_tokens"}) read_most(fields, name, request.max_tokens);
   if (*request.max_tokens == 0 && !echo) throw bad_field("max_tokens", "is 0, expected 1 or more without `echo`");
   if (const auto count = fields.integer("logprobs")) request.logprobs = static_cast<int>(*count);
   request.constraint = read_constraint(fields, model);
@@ -310,8 +318,8 @@ TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOpt
   TextRequest request = read_common(fields, model, options);
   request.ignored = std::move(ignored);
   request.chat = true;
-  for (const char* name : {"max_tokens", "max_completion_tokens"}) {  // the second one wins
-    if (const auto most = fields.integer(name)) request.max_tokens = static_cast<int>(*most);
+  for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
+    read_most(fields, name, request.max_tokens);
   }
   const auto alternatives = fields.integer("top_logprobs");
   if (fields.boolean("logprobs", false)) {

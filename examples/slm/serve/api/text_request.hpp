@@ -34,6 +34,7 @@ struct TextRequest {
   bool token_deltas = false;            // one delta for each token
   bool return_token_ids = false;
   bool stream = false, include_usage = false, usage_in_each = false;
+  bool timings_per_token = false;  // the answer, and each event of a stream, has `timings`
   int priority = 0;
   int slot = -1;                    // keeps the first choice; -1: none
   ToolFields tools;                 // of a chat
@@ -78,6 +79,8 @@ ChatPrompt read_messages(const Fields& fields, const ServedModel& model, const T
 /// The fields that all routes read in the same way. base: the sampling of a request without fields. Throws Refusal.
 TextRequest read_common(const Fields& fields, const ServedModel& model, const ReadingOptions& options,
                         const slm::Sampling& base = {.temperature = 1});
+/// Sets `most` to the field's value, if the request has the field. Throws Refusal.
+void read_most(const Fields& fields, const char* name, std::optional<int>& most);
 /// Throws Refusal where the request has too many choices, or no room for one more token in a context where any are
 /// wanted.
 void check_size(const TextRequest& request, const ServedModel& model, const ReadingOptions& options);

@@ -26,8 +26,8 @@ struct Stopwatch {
   std::size_t tokens = 0;
 };
 
-/// `timings`: milliseconds of the prompt, waiting included, and of the answer behind its first token. All are finite
-/// and not negative.
+/// `timings`: milliseconds of the prompt, waiting included, and of the answer behind its first token, whose rates leave
+/// that token out. All are finite and not negative.
 inline OrderedJson timings_of(const Stopwatch& time, std::size_t prompt, const slm::Stats& stats) {
   const auto between = [](Stopwatch::Clock::time_point from, Stopwatch::Clock::time_point to) {
     return std::max(std::chrono::duration<double, std::milli>(to - from).count(), 1e-3);
@@ -36,16 +36,16 @@ inline OrderedJson timings_of(const Stopwatch& time, std::size_t prompt, const s
   const std::size_t read = prompt - std::min(prompt, cached);
   const double prompt_ms = between(time.begin, time.first), answer_ms = between(time.first, time.last);
   OrderedJson json;
-  const auto add = [&json](const std::string& name, std::size_t tokens, double milliseconds) {
-    const double count = static_cast<double>(tokens);
+  const auto add = [&json](const std::string& name, std::size_t tokens, std::size_t timed, double milliseconds) {
+    const double count = static_cast<double>(timed);
     json[name + "_n"] = tokens;
     json[name + "_ms"] = milliseconds;
-    json[name + "_per_token_ms"] = milliseconds / std::max(count, 1.0);
+    json[name + "_per_token_ms"] = timed == 0 ? 0.0 : milliseconds / count;
     json[name + "_per_second"] = count * 1e3 / milliseconds;
   };
   json["cache_n"] = cached;
-  add("prompt", read, prompt_ms);
-  add("predicted", time.tokens, answer_ms);
+  add("prompt", read, read, prompt_ms);
+  add("predicted", time.tokens, time.tokens - std::min<std::size_t>(time.tokens, 1), answer_ms);
   if (stats.drafted > 0) {
     json["draft_n"] = stats.drafted;
     json["draft_n_accepted"] = stats.accepted;

@@ -25,6 +25,22 @@ bool is_loopback(const ip::address& address) {
   return address.is_loopback();
 }
 
+[[noreturn]] void refuse(const std::string& host) {
+  throw slm::Error("serve.bad-host", slm::text("Expected an address of the host ", slm::quote(host)),
+                   "Use an address of this machine, such as 127.0.0.1");
+}
+
+/// Of hosts with a comma between them.
+std::vector<std::string> addresses_of_several(const std::string& hosts, std::size_t comma) {
+  const std::string first = hosts.substr(0, comma), others = hosts.substr(comma + 1);
+  if (first.empty() || others.empty()) refuse(hosts);
+  std::vector<std::string> addresses = addresses_of(first);
+  for (const std::string& address : addresses_of(others)) {
+    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
+  }
+  return addresses;
+}
+
 }  // namespace
 
 std::string without_brackets(const std::string& host) {
@@ -33,6 +49,7 @@ std::string without_brackets(const std::string& host) {
 }
 
 std::vector<std::string> addresses_of(const std::string& host) {
+  if (const std::size_t comma = host.find(','); comma != host.npos) return addresses_of_several(host, comma);
   if (is_localhost(host)) return {"127.0.0.1", "::1"};
   boost::system::error_code error;
   boost::asio::io_context context;
@@ -42,10 +59,7 @@ std::vector<std::string> addresses_of(const std::string& host) {
     const std::string address = entry.endpoint().address().to_string();
     if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
   }
-  if (error || addresses.empty()) {
-    throw slm::Error("serve.bad-host", slm::text("Expected an address of the host ", slm::quote(host)),
-                     "Use an address of this machine, such as 127.0.0.1");
-  }
+  if (error || addresses.empty()) refuse(host);
   return addresses;
 }
 

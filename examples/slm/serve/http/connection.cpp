@@ -193,7 +193,7 @@ void Connection::begin_answer(ReadRequest read) {
   open_answer({read.version_1_1, read.keep_alive, read.head_only, read.request.id, cors.headers(read.cross_origin)});
   if (loop_.state.draining) return refuse(503, "The server is shutting down.");
   if (read.request.method == "OPTIONS" && read.cross_origin.is_preflight() && cors.allows(read.cross_origin.origin)) {
-    return answer_->answer(204, "", "", cors.preflight_headers(read.cross_origin));
+    return answer_->answer(200, "", "", cors.preflight_headers(read.cross_origin));
   }
   wakeup_ = std::make_shared<Wakeup>();
   wakeup_->connection = this;

@@ -16,10 +16,22 @@ bool is_list_of_names(std::string_view text) {
   });
 }
 
+/// Whether a page comes from this machine: http://localhost, http://127.0.0.1, http://[::1], with any port.
+bool is_local(std::string_view origin) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!origin.starts_with(scheme)) continue;
+    for (const std::string_view host : {"localhost", "127.0.0.1", "[::1]"}) {
+      const std::string_view rest = origin.substr(scheme.size());
+      if (rest == host || (rest.starts_with(host) && rest[host.size()] == ':')) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string parse_origin(std::string_view text) {
-  if (text == "*") return "*";
+  if (text == "*" || text == "localhost") return std::string{text};
   std::string origin = lower(text);
   const std::size_t colon = origin.find("://");
   if (colon == origin.npos || colon == 0 || origin.front() < 'a' || origin.front() > 'z') return {};
@@ -37,10 +49,12 @@ std::string parse_origin(std::string_view text) {
   return origin;
 }
 
-bool CorsPolicy::allows_all() const { return std::find(origins_.begin(), origins_.end(), "*") != origins_.end(); }
+bool CorsPolicy::lists(std::string_view origin) const {
+  return std::find(origins_.begin(), origins_.end(), origin) != origins_.end();
+}
 
 bool CorsPolicy::allows(std::string_view origin) const {
-  return !origin.empty() && (allows_all() || std::find(origins_.begin(), origins_.end(), origin) != origins_.end());
+  return !origin.empty() && (allows_all() || lists(origin) || (lists("localhost") && is_local(origin)));
 }
 
 HttpHeaders CorsPolicy::headers(const CrossOrigin& request) const {

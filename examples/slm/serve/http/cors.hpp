@@ -11,7 +11,7 @@
 namespace serve {
 
 /// Normalises an origin to the form that browsers send: SCHEME://HOST[:PORT] in lower case without the default port;
-/// "*": all origins. Returns an empty text for anything else.
+/// "*": all origins; "localhost": those of this machine with any port. Returns an empty text for anything else.
 std::string parse_origin(std::string_view text);
 
 /// The CORS headers of a request.
@@ -38,7 +38,8 @@ class CorsPolicy {
   HttpHeaders preflight_headers(const CrossOrigin& request) const;
 
  private:
-  bool allows_all() const;
+  bool lists(std::string_view origin) const;
+  bool allows_all() const { return lists("*"); }
 
   std::vector<std::string> origins_;
 };

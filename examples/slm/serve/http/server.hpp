@@ -16,7 +16,7 @@
 namespace serve {
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";  // listens on all its addresses; [::1] is the same as ::1
+  std::string host = "127.0.0.1";  // or several, with commas; listens on all their addresses; [::1] is the same as ::1
   std::uint16_t port = 0;          // 0: any free port
   int io_threads = 2;
   int backlog = 4096;  // connections that the system queues before they are accepted
