@@ -270,9 +270,9 @@ class StreamExchange final : public TextExchange {
     begun_[i] = true;
     if (first && request_.chat) {
       add_choice(i, {{"index", i},
-                  {"delta", {{"role", "assistant"}, {"content", nullptr}}},
-                  {"logprobs", nullptr},
-                  {"finish_reason", nullptr}});
+                     {"delta", {{"role", "assistant"}, {"content", nullptr}}},
+                     {"logprobs", nullptr},
+                     {"finish_reason", nullptr}});
     }
     times_[i].add(delta.tokens.size());
     std::vector<OrderedJson> said = request_.chat ? chat_deltas(i, delta) : texts(choice, delta, first);
