@@ -266,7 +266,9 @@ void add_serve(CLI::App& program) {
           },
           "tokens to draft per round, or: adaptive, heuristic, confidence")
       ->default_str("adaptive");
-  command.add_option("--host", options->http.host, "address to listen on, or a name: all its addresses; several with commas")
+  command
+      .add_option("--host", options->http.host,
+                  "address to listen on, or a name: all its addresses; several with commas")
       ->capture_default_str();
   command.add_option("--port", options->http.port, "port to listen on; 0: any free port")->capture_default_str();
   of_target(command.add_option(

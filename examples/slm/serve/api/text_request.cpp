@@ -174,10 +174,10 @@ void check_prompt(const std::string& field, const std::vector<slm::Token>& promp
       wanted == 0 ? slm::text("the ", field, " is too large: it has ", prompt.size(), " tokens")
                   : slm::text("you requested ", prompt.size() + static_cast<std::size_t>(wanted), " tokens (",
                               prompt.size(), " in the ", field, ", ", wanted, " in the completion)");
-  Refusal refusal(400, "decode.prompt-too-long",
-                  slm::text("This model's maximum context length is ", context, " tokens. However, ", asked,
-                            ", which exceeds the available context size. Please reduce the length of the ", field,
-                            "."));
+  Refusal refusal(
+      400, "decode.prompt-too-long",
+      slm::text("This model's maximum context length is ", context, " tokens. However, ", asked,
+                ", which exceeds the available context size. Please reduce the length of the ", field, "."));
   refusal.param = field;
   refusal.code = "context_length_exceeded";
   refusal.more = {// llama.cpp's
