@@ -52,7 +52,7 @@ class Slots {
 /// A request to /slots/ID.
 struct SlotAction {
   int id = 0;
-  std::string action, filename;  // action: save, restore or erase
+  std::string action = {}, filename = {};  // action: save, restore or erase
   std::uint64_t tenant = 0;      // of a restored text
 };
 

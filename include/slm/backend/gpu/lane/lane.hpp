@@ -138,11 +138,11 @@ struct Memory {
 template <class T>
 using ConstantMemory = Memory<const T, true>;
 
-/// 8 and 16 bytes for vector loads and stores.
-struct alignas(8) Word2 {
+/// 8 and 16 bytes for vector loads and stores of memory of any type.
+struct [[gnu::may_alias]] alignas(8) Word2 {
   std::uint32_t word[2];
 };
-struct alignas(16) Word4 {
+struct [[gnu::may_alias]] alignas(16) Word4 {
   std::uint32_t word[4];
 };
 
