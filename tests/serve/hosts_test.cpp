@@ -23,7 +23,8 @@ TEST_CASE("localhost has the addresses of both families, a bracketed one only it
   CHECK(addresses_of("[::]") == Addresses{"::"});
   CHECK(addresses_of("127.0.0.1,::1") == Addresses{"127.0.0.1", "::1"});
   CHECK(addresses_of("127.0.0.2,localhost,[::1]") == Addresses{"127.0.0.2", "127.0.0.1", "::1"});
-  for (const auto* host : {"[", "]", "[]", "[::1", "::1]", "[localhost]]", "no such host", "1.2.3.4.5", ":::", "127.0.0.1,", ",", ",::1", "127.0.0.1,,::1"}) {
+  for (const auto* host : {"[", "]", "[]", "[::1", "::1]", "[localhost]]", "no such host", "1.2.3.4.5",
+                           ":::", "127.0.0.1,", ",", ",::1", "127.0.0.1,,::1"}) {
     CAPTURE(host);
     try {
       addresses_of(host);
@@ -79,8 +80,8 @@ TEST_CASE("Answers contain the allowed origin") {
 
 TEST_CASE("The origins of this machine have any port") {
   const serve::CorsPolicy local({serve::parse_origin("localhost")});
-  for (const auto* origin : {"http://localhost", "http://localhost:8080", "https://localhost:1", "http://127.0.0.1:3000",
-                             "http://127.0.0.1", "http://[::1]", "http://[::1]:3000"}) {
+  for (const auto* origin : {"http://localhost", "http://localhost:8080", "https://localhost:1",
+                             "http://127.0.0.1:3000", "http://127.0.0.1", "http://[::1]", "http://[::1]:3000"}) {
     CHECK(local.headers({origin, "", ""}).front() == HttpHeaders::value_type{"Access-Control-Allow-Origin", origin});
   }
   for (const auto* origin : {"", "null", "localhost", "http://web.example", "http://notlocalhost",

@@ -52,7 +52,8 @@ std::string AskedModel::fingerprint(const ServedModel& model) const {
 
 Refusal AskedModel::refusal_for(const slm::Error& error) const {
   if (error.id() == "structured.no-token") return refused_by(error);  // the request's grammar does not fit the model
-  if (!lacks_adapter() || error.id().starts_with("gpu.") || error.id().starts_with("backend.")) return failed_by(error.id());
+  if (!lacks_adapter() || error.id().starts_with("gpu.") || error.id().starts_with("backend."))
+    return failed_by(error.id());
   std::string message = error.what();  // it may contain the folder's server-side path
   const std::string folder = adapter.folder().string();
   for (std::size_t at = message.find(folder); !folder.empty() && at != message.npos; at = message.find(folder, at)) {
