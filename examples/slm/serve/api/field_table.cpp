@@ -142,6 +142,7 @@ constexpr FieldRow table[] = {
     hint("cache_prompt", answers, runs),
     hint("keep_alive", all_texts, runs),
     hint("timings_per_token", turns, "the answer has the times of another server's steps"),
+    hint("verbose", turns, "only `/v1/chat/completions` shows the prompt"),
     hint("return_progress", answers, "the stream reports how far the prompt is read"),
     hint("parallel_tool_calls", on_completions | on_tokenize, "only with tools"),
     hint("reasoning_effort", on_completions, "only with a chat template"),
