@@ -35,7 +35,7 @@ struct ServeOptions {
   std::vector<std::string> defaults;
   bool any_name = false;
   std::string key_file, slot_folder;
-  bool insecure = false, no_page = false, json = false;
+  bool insecure = false, no_page = false, no_slots = false, no_metrics = false, json = false;
   double drain_delay = 0, drain_timeout = 30;
 };
 
@@ -184,6 +184,8 @@ void run_server(ServeOptions options) {
   limits.reading.defaults = serve::parse_defaults(options.defaults);
   limits.load_adapters = options.update_adapters;
   limits.page = !options.no_page;
+  limits.slots = !options.no_slots;
+  limits.metrics = !options.no_metrics;
   limits.slot_folder = slm::path_of(options.slot_folder);
   std::vector<std::string> origins;
   for (const std::string& origin : options.origins) origins.push_back(serve::parse_origin(origin));
@@ -347,6 +349,8 @@ void add_serve(CLI::App& program) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command.add_flag("--no-page", options->no_page, "answer / with 404 instead of the web page");
+  command.add_flag("--no-slots", options->no_slots, "answer /slots with 501");
+  command.add_flag("--no-metrics", options->no_metrics, "answer /metrics with 501");
   command.add_flag("--priorities", options->reading.priorities, "let clients set the priority of requests");
   command.add_flag("--strict-fields", options->reading.strict_fields,
                    "refuse unknown request fields; otherwise the header X-Slm-Ignored-Fields lists them");

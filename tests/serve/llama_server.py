@@ -50,7 +50,7 @@ def model_of(options):
     if "--hf-repo" not in options:  # a server of several models
         names = ["ggml-org/tinygemma3-GGUF:Q8_0", "ggml-org/test-model-stories260K:F32", "ggml-org/test-model-stories260K-infill:F32"]
         return [part for name in names for part in ("--model", f"{name}={os.environ['SLM_STORIES']}")] + ["--cache-memory", "64MiB"]
-    arguments = ["--target", os.environ["SLM_STORIES"]]
+    arguments = ["--target", os.environ["SLM_STORIES"], "--any-model-name"]
     if "--model-draft" in options:
         arguments += ["--draft", os.environ["SLM_STORIES"], "--draft-length", options["--spec-draft-n-max"]]
     for name in sorted(options.get("--alias", "").split(",")):
@@ -65,7 +65,7 @@ def translate(options):
         context //= slots
     most = int(os.environ["SLM_CONTEXT"])
     arguments = ["serve", *model_of(options), "--port", options["--port"], "--host", options["--host"],
-                 "--any-model-name", "--max-running", str(slots), "--context", str(min(context or most, most)), "--threads", "1"]
+                 "--max-running", str(slots), "--context", str(min(context or most, most)), "--threads", "1"]
     fields = {"temperature": options.get("--temp"), "seed": options.get("--seed"), "max_tokens": options.get("--n-predict"),
               "pooling": options.get("--pooling"), "reasoning_format": options.get("--reasoning-format")}
     for name, value in fields.items():
@@ -73,6 +73,9 @@ def translate(options):
     if "--api-key" in options:
         arguments += ["--api-key-file", file_of(options["--api-key"] + "\n")]
     arguments += ["--no-page"] if "--no-ui" in options else []
+    arguments += ["--no-slots"] if "--no-slots" in options else []
+    arguments += [] if "--metrics" in options else ["--no-metrics"]
+    arguments += ["--default", "verbose=true"] if "--verbose" in options else []
     arguments += ["--cors-origin", options.get("--cors-origins", "*")]
     if "--slot-save-path" in options:
         os.makedirs(options["--slot-save-path"], exist_ok=True)
@@ -80,7 +83,7 @@ def translate(options):
     form = options.get("--chat-template", "chatml")
     arguments += ["--chat-template", options.get("--chat-template-file") or file_of(NAMED.get(form, form))]
     variables = {"enable_thinking": options.get("--reasoning") != "off",  # llama-server sets these
-                 "date_string": time.strftime("%d %b %Y"), "datetime": time.strftime("%b %d %Y")}
+                 "date_string": time.strftime("%d %b %Y"), "datetime": time.strftime("%b %d %Y"), "functions": ""}
     arguments += ["--chat-template-kwargs", json.dumps(variables)]
     return arguments
 

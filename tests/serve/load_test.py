@@ -117,15 +117,19 @@ class LoadTest(unittest.TestCase):
 
     def check(self, path, body, said):
         """Calls and structured answers that were not cut are complete."""
-        if path != "/v1/chat/completions":
-            return
-        choice = said["choices"][0]
-        if choice["finish_reason"] == "tool_calls":
-            for call in choice["message"]["tool_calls"]:
-                schema = next(tool["parameters"] for tool in TOOLS if tool["name"] == call["function"]["name"])
-                self.assertLessEqual(set(schema["required"]), set(json.loads(call["function"]["arguments"])), said)
-        elif "response_format" in body and choice["finish_reason"] == "stop":
-            json.loads(choice["message"]["content"])
+        calls = []  # names and arguments
+        if path == "/v1/messages" and said["stop_reason"] == "tool_use":
+            calls = [(block["name"], block["input"]) for block in said["content"] if block["type"] == "tool_use"]
+        elif path == "/v1/responses" and said["status"] == "completed":
+            json.loads(said["output"][-1]["content"][0]["text"])
+        elif path == "/v1/chat/completions":
+            choice = said["choices"][0]
+            if choice["finish_reason"] == "tool_calls":
+                calls = [(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in choice["message"]["tool_calls"]]
+            elif "response_format" in body and choice["finish_reason"] == "stop":
+                json.loads(choice["message"]["content"])
+        for name, given in calls:
+            self.assertLessEqual(set(next(tool["parameters"] for tool in TOOLS if tool["name"] == name)["required"]), set(given), said)
 
     def client(self, seed):
         choose = random.Random(seed)

@@ -47,7 +47,8 @@ class Models(unittest.TestCase):
                         "b": slm("generate", "--target", PAIR / "draft", "--prompt", PROMPT, "--max-new-tokens", 20, "--json")["text"]}
 
     def test_models_of_a_list_load_when_they_are_named(self):
-        with Server("--model", f"{A},draft={PAIR / 'draft'}", "--draft-bits", 8, "--model", B, *SMALL, target=None) as server:
+        with Server("--model", f"{A},draft={PAIR / 'draft'}", "--draft-bits", 8, "--draft-length", 2, "--model", B,
+                    *SMALL, target=None) as server:
             self.assertEqual((server.started["model"], server.started["models"]), ("a", ["a", "b"]))
             self.assertEqual(states(server), {"a": "unloaded", "b": "unloaded"})
             with concurrent.futures.ThreadPoolExecutor(12) as pool:

@@ -66,13 +66,13 @@ class Operation(unittest.TestCase):
         self.assertIn("SCHEME://HOST", wrong.stderr)
 
     def test_a_server_without_the_page_answers_on_several_addresses(self):
-        with Server("--no-page", "--host", "127.0.0.1,127.0.0.2", "--cors-origin", "localhost") as server:
+        with Server("--no-page", "--no-slots", "--no-metrics", "--host", "127.0.0.1,127.0.0.2", "--cors-origin", "localhost") as server:
             self.assertEqual(server.started["address"], f"http://127.0.0.1:{server.port}")
             for address in ("127.0.0.1", "127.0.0.2"):
                 with socket.create_connection((address, server.port), PATIENCE) as raw:
                     raw.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                     self.assertIn(b" 200 ", raw.recv(100))
-            self.assertEqual(server.ask("GET", "/")[0].status, 404)
+            self.assertEqual([server.ask("GET", path)[0].status for path in ("/", "/slots", "/metrics")], [404, 501, 501])
             for origin in ("http://localhost:8080", "http://[::1]"):
                 response, _ = server.ask("GET", "/health", headers={"Origin": origin})
                 self.assertEqual(response.headers["Access-Control-Allow-Origin"], origin)

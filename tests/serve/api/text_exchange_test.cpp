@@ -95,11 +95,13 @@ TEST_CASE("a chat's stream begins with the role when the first token is there, t
   asked.end(slm::FinishReason::length);
   exchange->poll(out);
   const auto events = out.events();
-  REQUIRE(events.size() == 3);
+  REQUIRE(events.size() == 4);
   CHECK(events[1]["choices"][0]["delta"]["content"] == "\xEF\xBF\xBD");
-  CHECK(events[1]["choices"][0]["finish_reason"] == "length");
-  CHECK(events[2]["choices"] == Json::array());
-  CHECK(events[2]["usage"]["completion_tokens"] == 1);
+  CHECK(events[1]["choices"][0]["finish_reason"].is_null());
+  CHECK(events[2]["choices"][0]["delta"] == Json::object());
+  CHECK(events[2]["choices"][0]["finish_reason"] == "length");
+  CHECK(events[3]["choices"] == Json::array());
+  CHECK(events[3]["usage"]["completion_tokens"] == 1);
 }
 
 TEST_CASE("a chat reports its prompt once, next to its choices") {
@@ -118,9 +120,9 @@ TEST_CASE("a chat reports its prompt once, next to its choices") {
   CHECK(answer.json()["prompt_token_ids"] == prompt);
   CHECK(answer.json()["choices"][0]["token_ids"] == ids("x"));
   CHECK_FALSE(answer.json()["choices"][0].contains("prompt_token_ids"));
-  REQUIRE(events.events().size() == 4);
+  REQUIRE(events.events().size() == 6);
   CHECK(events.events()[0]["prompt_token_ids"] == prompt);
-  for (std::size_t i = 1; i < 4; ++i) CHECK_FALSE(events.events()[i].contains("prompt_token_ids"));
+  for (std::size_t i = 1; i < 6; ++i) CHECK_FALSE(events.events()[i].contains("prompt_token_ids"));
 }
 
 TEST_CASE("a stop string ends a choice, and what the engine says behind it is not counted") {

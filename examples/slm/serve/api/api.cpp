@@ -145,6 +145,9 @@ std::unique_ptr<Exchange> Api::handle(const HttpRequest& request, const std::fun
     const Route& route = find(request);
     errors = route.errors;
     if (route.guarded) check_key(request);
+    if ((route.path == "/slots" && !options_.slots) || (route.path == "/metrics" && !options_.metrics)) {
+      throw Refusal(501, "serve.switched-off", slm::text("This server was started without ", route.path, "."));
+    }
     const bool may_be_empty = route.path == slot_path && request.body.empty();
     if (route.method == "POST" && request.content_type != "application/json" && !may_be_empty) {
       throw Refusal(415, "serve.wrong-type", "The body must be application/json.");

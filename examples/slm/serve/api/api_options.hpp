@@ -19,6 +19,7 @@ struct ApiOptions {
   std::size_t most_waiting = 12800;                    // requests that wait for models
   std::filesystem::path slot_folder = {};              // files of saved slots; empty: slots are not saved
   bool page = true;                                    // whether / is the web page
+  bool slots = true, metrics = true;                   // whether /slots and /metrics answer
   bool load_adapters = false;                          // whether clients may load and unload adapters
   std::function<void(MetricsPage&)> add_metrics = {};  // adds metrics of other components
 };

@@ -178,6 +178,7 @@ class WholeExchange final : public TextExchange {
     if (request_.chat && request_.return_token_ids) answer["prompt_token_ids"] = request_.prompts[0];
     answer["system_fingerprint"] = request_.asked.fingerprint(model_);
     if (request_.timings_per_token) answer["timings"] = timings(0);
+    if (request_.verbose) answer["__verbose"]["prompt"] = model_.tokenizer.decode(request_.prompts[0], false);
     return answer;
   }
 
@@ -277,7 +278,8 @@ class StreamExchange final : public TextExchange {
     times_[i].add(delta.tokens.size());
     std::vector<OrderedJson> said = request_.chat ? chat_deltas(i, delta) : texts(choice, delta, first);
     if (said.empty() && (request_.logprobs || request_.return_token_ids)) said = {empty_delta()};
-    if (delta.last && (said.empty() || calls_[i] > 0)) said.push_back(empty_delta());
+    if (delta.last && (said.empty() || request_.chat))
+      said.push_back(empty_delta());  // a chat ends with an empty delta
     for (std::size_t k = 0; k < said.size(); ++k) {
       OrderedJson json{{"index", i}};
       json.update(said[k]);

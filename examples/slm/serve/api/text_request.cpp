@@ -301,7 +301,7 @@ TextRequest read_completion(slm::Json body, const ServedModel& model, const Read
   request.ignored = std::move(ignored);
   const bool echo = fields.boolean("echo", false);
   request.max_tokens = 16;
-  for (const char* name : {"n_predict", "max_tokens"}) read_most(fields, name, request.max_tokens);
+  for (const char* name : {"max_tokens", "n_predict"}) read_most(fields, name, request.max_tokens);
   if (*request.max_tokens == 0 && !echo) throw bad_field("max_tokens", "is 0, expected 1 or more without `echo`");
   if (const auto count = fields.integer("logprobs")) request.logprobs = static_cast<int>(*count);
   request.constraint = read_constraint(fields, model);
@@ -318,7 +318,7 @@ TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOpt
   TextRequest request = read_common(fields, model, options);
   request.ignored = std::move(ignored);
   request.chat = true;
-  for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
+  for (const char* name : {"max_tokens", "max_completion_tokens", "n_predict"}) {
     read_most(fields, name, request.max_tokens);
   }
   const auto alternatives = fields.integer("top_logprobs");
@@ -328,6 +328,7 @@ TextRequest read_chat(slm::Json body, const ServedModel& model, const ReadingOpt
     throw bad_field("top_logprobs", "is only allowed where `logprobs` is true");
   }
   request.tools = read_tools(fields);
+  request.verbose = fields.boolean("verbose", false);
   request.separates_reasoning = read_reasoning_format(fields, request.tools);
   ChatPrompt prompt = read_messages(fields, model, request.tools);
   request.prompts = {std::move(prompt.tokens)};

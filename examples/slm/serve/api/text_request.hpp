@@ -35,6 +35,7 @@ struct TextRequest {
   bool return_token_ids = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   bool timings_per_token = false;  // the answer, and each event of a stream, has `timings`
+  bool verbose = false;            // the whole answer of a chat has its prompt
   int priority = 0;
   int slot = -1;                    // keeps the first choice; -1: none
   ToolFields tools;                 // of a chat
