@@ -2,6 +2,7 @@
 # Programs contain the compiler's libraries, so slm.exe needs no further files.
 set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR x86_64)
+set(CMAKE_C_COMPILER x86_64-w64-mingw32-gcc-posix)
 set(CMAKE_CXX_COMPILER x86_64-w64-mingw32-g++-posix)
 set(CMAKE_RC_COMPILER x86_64-w64-mingw32-windres)
 # Windows aligns stacks to 16 bytes, and this compiler keeps wider vectors there as if it aligned them to their size.

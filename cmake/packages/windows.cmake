@@ -1,11 +1,15 @@
-# The archive of `cpack --preset windows`: the program slm with a pair of models, and the headers.
+# The archive of `cpack --preset windows`: the program slm with a pair of models, the C library, and all headers.
 set(CPACK_GENERATOR ZIP)
 set(CPACK_PACKAGE_FILE_NAME "slm-${PROJECT_VERSION}-windows-x86_64")
 set(CPACK_STRIP_FILES ON)
 set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
 set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
 set(CPACK_COMPONENTS_ALL dev)
 if(TARGET slm_program)
   list(APPEND CPACK_COMPONENTS_ALL program)
+endif()
+if(TARGET slm_c)
+  list(APPEND CPACK_COMPONENTS_ALL c)
 endif()
 include(CPack)

@@ -31,6 +31,7 @@ int run(int count, char** words) try {
   }
   CLI::App program{"Small language models with lossless speculative decoding", "slm"};
   program.require_subcommand(1);
+  program.allow_windows_style_options(false);  // "/models/x" is a path on every system
   program.set_version_flag("--version", slm::text(SLM_VERSION_MAJOR, ".", SLM_VERSION_MINOR, ".", SLM_VERSION_PATCH));
   cli::add_generate(program);
   cli::add_chat(program);

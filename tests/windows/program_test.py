@@ -72,7 +72,7 @@ class SlmExe(unittest.TestCase):
     def test_a_draft_changes_no_token(self):
         words = ["--target", f"{PAIR}/target", "--prompt", "def add(a, b):", "--max-new-tokens", "24"]
         alone = self.answer(*words, "--drafter", "none")
-        drafted = self.answer(*words, "--draft", f"{PAIR}/draft")
+        drafted = self.answer(*words, "--draft", f"{PAIR}/draft", "--draft-length", "4")
         self.assertEqual(alone["ids"], drafted["ids"])
         self.assertGreater(drafted["statistics"]["acceptance_rate"], 0)
 

@@ -19,6 +19,14 @@
 #include <arm_neon.h>
 #endif
 
+// GCC's intrinsics of AMX pass the distance of rows to the assembler as a `long`, which must have 64 bits. Windows, where
+// it has 32, grants no registers of AMX (core/os/processors.hpp).
+#if SLM_CPU_X86 && __SIZEOF_LONG__ == 8
+#define SLM_CPU_AMX 1
+#else
+#define SLM_CPU_AMX 0
+#endif
+
 static_assert(std::endian::native == std::endian::little, "the kernels read bfloat16 pairs as little-endian words");
 
 #define SLM_KERNEL inline __attribute__((always_inline))
@@ -251,6 +259,7 @@ using namespace avx512;
 #undef SLM_SET
 #undef SLM_LANES
 }  // namespace avx512_vnni
+#if SLM_CPU_AMX
 #if defined(__clang__)
 #pragma clang attribute pop
 #pragma clang attribute push(                                                                                 \
@@ -279,6 +288,7 @@ namespace amx {
 using namespace avx512;
 #include "slm/backend/cpu/amx_kernels.inc"
 }  // namespace amx
+#endif  // SLM_CPU_AMX
 #if defined(__clang__)
 #pragma clang attribute pop
 #else
@@ -300,10 +310,12 @@ template <class Element>
 const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms) {
 #if SLM_CPU_X86
   if constexpr (std::is_same_v<Element, bfloat16_t>) {
+#if SLM_CPU_AMX
     if (isa == Isa::amx) {
       if (terms == 1) return amx::bf16_kernels<1>;
       return terms == 2 ? amx::bf16_kernels<2> : amx::bf16_kernels<3>;
     }
+#endif
     if (isa == Isa::avx512 && terms == 1) return avx512::kernels_of<avx512::DotOfPairs<1>>;
     if (isa == Isa::avx512 && terms == 2) return avx512::kernels_of<avx512::DotOfPairs<2>>;
   }
@@ -321,7 +333,9 @@ SLM_INLINE const CodeKernels& code_kernels(DotSet set, int terms) {
   };
 #if SLM_CPU_X86
   switch (set) {
+#if SLM_CPU_AMX
     case DotSet::amx: return choose(avx512_vnni::code_kernels<1>, amx_int8::code_amx_kernels);
+#endif
     case DotSet::avx512_vnni: return choose(avx512_vnni::code_kernels<1>, avx512_vnni::code_kernels<2>);
     case DotSet::avx2_vnni: return choose(avx2_vnni::code_kernels<1>, avx2_vnni::code_kernels<2>);
     case DotSet::avx2: return choose(avx2::code_kernels<1>, avx2::code_kernels<2>);
