@@ -1,4 +1,5 @@
 // Latent attention: what its cache keeps, weights in few bits, and the values of other KV formats.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -128,12 +129,14 @@ TEST_CASE("latent attention in GGUF's blocks: rows do not depend on the cut, and
 TEST_CASE("latent attention with every KV format: rows do not depend on the cut") {
   const auto text = some_text(4, 80, 113);
   const auto exact = logits_in_pieces(load(fixture("models/glm4-moe-lite"), backend::Reference{}), text, 80);
+  double largest = 0;
+  for (const float logit : exact) largest = std::max(largest, std::abs(double{logit}));
   for (const KvFormat format : kv_formats) {
-    CAPTURE(name_of(format));
+    CAPTURE(name_of(format), largest);
     const AnyModel model = load(fixture("models/glm4-moe-lite"), backend::Cpu{2}, {.cache_format = format});
     const auto whole = logits_in_pieces(model, text, 80);
     CHECK(equal_bits(whole, logits_in_pieces(model, text, 1)));
     CHECK(equal_bits(whole, logits_in_pieces(model, text, 9)));
-    CHECK(largest_difference(whole, exact) < (format == KvFormat::f32 ? 1e-3 : 1.0));
+    CHECK(largest_difference(whole, exact) < (format == KvFormat::f32 ? 1e-4 : 0.1) * largest);
   }
 }
