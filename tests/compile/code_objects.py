@@ -30,7 +30,7 @@ ENTRY = re.compile(r"_ZN3slm(\d+v\d+_\d+)?3gpuL?5entryI")
 MATRIX = re.compile(r"\b(Product|Attend|Persistent|Gemm|Gemv|Matmul|PlantedMatrix)\w*")
 # Kernels that prefetch weights before they wait for the previous kernel (backend/gpu/runtime/launch.hpp). Those of
 # experts read first which ones were chosen.
-EARLY = re.compile(r"\bProduct(?!Experts)\w*")
+EARLY = re.compile(r"\bProduct(?!Expert)\w*")
 # Sine and cosine of large angles use memory for their reduction (NVIDIA's libdevice).
 SINE = re.compile(r"QueriesKeysValues|Shape(Rotated)?Qkv|PersistentStep")
 SINE_STACK = 32

@@ -30,7 +30,7 @@ int count_of_format() {
                   ProductVectors<Format, Activated>, ProductVectors<Format, Gated>,
                   ProductVectors<Format, QueriesKeysValues>, ProductTiles<Format, AddToRows>,
                   ProductTiles<Format, Activated>, ProductTiles<Format, Gated>, ProductTiles<Format, QueriesKeysValues>,
-                  ProductExperts<Format>>();
+                  StageExperts<Format>, ProductExpertVectors<Format>, ProductExpertTiles<Format>>();
 }
 
 template <class Element>
