@@ -4,6 +4,8 @@
 #include "slm/backend/gpu/kernels/attend.hpp"
 #include "slm/backend/gpu/kernels/choice.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
+#include "slm/backend/gpu/kernels/expert_product.hpp"
+#include "slm/backend/gpu/kernels/experts.hpp"
 #include "slm/backend/gpu/kernels/low_rank.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
@@ -24,10 +26,11 @@ int count_of() {
 
 template <class Format>
 int count_of_format() {
-  return count_of<
-      Embed<Format>, StageRows<Format>, ProductVectors<Format, AddToRows>, ProductVectors<Format, Activated>,
-      ProductVectors<Format, Gated>, ProductVectors<Format, QueriesKeysValues>, ProductTiles<Format, AddToRows>,
-      ProductTiles<Format, Activated>, ProductTiles<Format, Gated>, ProductTiles<Format, QueriesKeysValues>>();
+  return count_of<Embed<Format>, StageRows<Format>, ProductVectors<Format, AddToRows>,
+                  ProductVectors<Format, Activated>, ProductVectors<Format, Gated>,
+                  ProductVectors<Format, QueriesKeysValues>, ProductTiles<Format, AddToRows>,
+                  ProductTiles<Format, Activated>, ProductTiles<Format, Gated>, ProductTiles<Format, QueriesKeysValues>,
+                  StageExperts<Format>, ProductExpertVectors<Format>, ProductExpertTiles<Format>>();
 }
 
 template <class Element>
@@ -42,9 +45,9 @@ int count_of_kernels() {
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
          count_of<Shrink, AdaptEmbedding, SelectRows, ScaleRows, AddNormedRows, NormalizeRows, GateRows, ShapeQkv,
-                  ShapeRotatedQkv, TakeColumns, SpreadColumns, SpreadRows, Forbid, Peak, Cut, Race,
-                  PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>,
-                  detail::ProbeKernel>();
+                  ShapeRotatedQkv, RouteRows, ActivateExperts, AddExperts, TakeColumns, SpreadColumns, SpreadRows,
+                  Forbid, Peak, Cut, Race, PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>,
+                  PersistentStep<Int8>, detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

@@ -3,6 +3,7 @@
 #include "support/gpu_attention.hpp"
 #include "support/gpu_blocks.hpp"
 #include "support/gpu_choice.hpp"
+#include "support/gpu_experts.hpp"
 #include "support/gpu_int4.hpp"
 #include "support/gpu_products.hpp"
 
@@ -36,6 +37,13 @@ TEST_CASE("products of four-bit weights on the device") {
 }
 TEST_CASE("products of weights in GGUF's blocks on the device") {
   if (!no_device()) check_blocks<Device>();
+}
+TEST_CASE("mixtures of experts on the device") {
+  if (no_device()) return;
+  for (const MixtureCase& of : mixture_cases) {
+    check_experts<Device, Fp32>(of, Device{});
+    check_experts<Device, Bf16>(of, Device{});
+  }
 }
 TEST_CASE("vocabularies of 50304 and 50432 ids on the device") {
   if (no_device()) return;

@@ -6,6 +6,7 @@
 #include "support/gpu_adapters.hpp"
 #include "support/gpu_batches.hpp"
 #include "support/gpu_models.hpp"
+#include "support/newer_fixtures.hpp"
 
 using namespace slm;
 using namespace slm::testing;
@@ -23,6 +24,19 @@ TEST_CASE("on the device a row's bits do not depend on other sequences") {
   for (const std::string name : {"llama-mha3h", "mistral-swa8", "phi3-longrope", "opt-postln-proj"}) {
     CAPTURE(name);
     for (const int count : {2, 12, 40}) check_batches(fixture("models/" + name), Device{}, Device{}, count, 9);
+  }
+}
+
+TEST_CASE("mixtures of experts on the device give the expected logits, and a row's bits do not depend on others") {
+  if (no_device()) return;
+  for (const std::string& name : expert_traits) {
+    CAPTURE(name);
+    check_fixture(fixture("models/" + name), Device{});
+  }
+  for (const std::string name : {"qwen3moe", "olmoe", "gpt-oss"}) {
+    CAPTURE(name);
+    check_batches(fixture("models/" + name), Device{}, Device{}, 12, 9);
+    check_speculation(fixture("models/" + name), Device{}, fixture("models/" + name), Device{});
   }
 }
 

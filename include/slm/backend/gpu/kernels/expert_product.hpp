@@ -1,7 +1,8 @@
 // Products of the rows that chose an expert with its weights, for all experts of a layer in one launch.
 //
-// RouteRows has grouped the rows by expert. A block takes a panel and the rows of one group; it finds the expert in
-// device memory. The sums are those of ProductVectors, so they do not depend on the other rows of the group.
+// RouteRows has grouped the rows by expert. A block takes panels and the rows of one group; it finds the expert in
+// device memory. The sums are those of ProductVectors and ProductTiles, so they do not depend on the form and on the
+// other rows of the group.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +27,54 @@ struct ExpertProductArgs {
   Memory<const ExpertWeight> experts;
   Memory<const ExpertRows> groups;
   Memory<const int> order;  // places, by expert
+  int group_rows;           // rows of a group, at most
   Memory<const float> x;    // the row of place p is x + p / places_per_row * x_stride
   int x_stride, places_per_row;
-  Memory<float> out;  // [places, out_stride]
+  Memory<std::uint32_t> staged;  // rows of groups in StagedSlice's layout, for ProductExpertTiles
+  Memory<float> out;             // [places, out_stride]
   int out_stride;
+
+  /// Groups of `parts` parts each as blocks of two dimensions of a grid.
+  static constexpr int most_blocks = 1 << 15;
+  Grid grid(int x_blocks, int parts) const {
+    const int blocks = static_cast<int>(groups.size) * parts;
+    return {.x = x_blocks,
+            .y = blocks < most_blocks ? blocks : most_blocks,
+            .z = (blocks + most_blocks - 1) / most_blocks,
+            .threads = block_threads};
+  }
+  template <class Lane>
+  static SLM_DEVICE int block_of(Lane lane) {
+    return lane.block_z() * most_blocks + lane.block_y();
+  }
+
+  /// A group of this launch; another one has no rows.
+  SLM_DEVICE ExpertRows group(int index) const {
+    if (index >= static_cast<int>(groups.size)) return {-1, 0, 0};
+    const ExpertRows found = groups[index];
+    if (found.expert < 0 || experts[found.expert].layout != layout) return {-1, 0, 0};
+    return found;
+  }
+  SLM_DEVICE Tiles weight_of(int expert) const {
+    Tiles own = weight;
+    own.words = experts[expert].words;
+    return own;
+  }
+  SLM_DEVICE Panels panels() const { return {.tiles = weight.tiles()}; }
+
+  /// Stores the sums of an output of a panel's tiles for a place.
+  SLM_DEVICE void put(int expert, const Panel& panel, int output, int place, float a, float b) const {
+    const Memory<const float> bias = experts[expert].bias;
+    const std::int64_t to = std::int64_t{place} * out_stride;
+    const int first = panel.a * tile_height + output, second = panel.b * tile_height + output;
+    if (first < weight.out) out[to + first] = bias ? a + bias[first] : a;
+    if (panel.has_b && second < weight.out) out[to + second] = bias ? b + bias[second] : b;
+  }
 };
 
 /// out = x . weight^T + bias, for groups of up to vector_rows rows.
 template <class Format>
-struct ProductExperts {
+struct ProductExpertVectors {
   using Args = ExpertProductArgs;
   template <class L>
   struct SharedFor {
@@ -43,49 +83,114 @@ struct ProductExperts {
   };
   using Shared = SharedFor<MmaSync16x8x16>;
   static constexpr int max_block = block_threads, least_blocks = 2;
-  static constexpr int most_groups = 1 << 15;  // of one dimension of a grid
-  static Panels panels(const Args& args) { return {.tiles = args.weight.tiles()}; }
-  static Grid grid(const Args& args, int) {
-    const int groups = static_cast<int>(args.groups.size);
-    return {.x = panels(args).count(),
-            .y = groups < most_groups ? groups : most_groups,
-            .z = (groups + most_groups - 1) / most_groups,
-            .threads = block_threads};
-  }
+  static Grid grid(const Args& args, int) { return args.grid(args.panels().count(), 1); }
 
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, SharedFor<typename Lane::Matrix>& shared) const {
-    const int index = lane.block_z() * most_groups + lane.block_y();
-    if (index >= static_cast<int>(args.groups.size)) return;
-    const ExpertRows group = args.groups[index];
-    if (group.expert < 0) return;
-    const ExpertWeight own = args.experts[group.expert];
-    if (own.layout != args.layout) return;
+    const ExpertRows group = args.group(args.block_of(lane));
+    if (group.count == 0) return;
     if (const int i = lane.thread(); i < group.count) {
       const int place = args.order[group.first + i];
       shared.places[i] = place;
       shared.rows[i] = place / args.places_per_row;
     }
     lane.barrier();
-    Tiles weight = args.weight;
-    weight.words = own.words;
-    const ListedRows x{args.x, weight.in, args.x_stride, shared.rows};
-    const int first = 2 * lane.block_x();
+    const ListedRows x{args.x, args.weight.in, args.x_stride, shared.rows};
     multiply_vectors<Format>(
-        lane, weight, Panel{first, first + 1 < weight.tiles() ? first + 1 : first, first + 1 < weight.tiles()}, x,
-        NormArgs{}, 0, group.count, shared.product, [] {},
+        lane, args.weight_of(group.expert), args.panels()(lane.block_x()), x, NormArgs{}, 0, group.count,
+        shared.product, [] {},
         [&](int output, int row, float a, float b) {
-          const int from = 2 * Lane::keep(lane.block_x()) * tile_height + output;
-          const std::int64_t to = std::int64_t{shared.places[row]} * args.out_stride;
-          put(args, own.bias, from, to, a);
-          put(args, own.bias, from + tile_height, to, b);
+          const Panel outputs = args.panels()(Lane::keep(lane.block_x()));
+          args.put(group.expert, outputs, output, shared.places[row], a, b);
         });
+  }
+};
+
+/// Stages the rows of groups for ProductExpertTiles. A block takes vector_rows rows of a group.
+template <class Format>
+struct StageExperts {
+  using Args = ExpertProductArgs;
+  using Slice = StagedSlice<Format>;
+  struct Shared {
+    RowStatistics unused[vector_rows];
+    int rows[vector_rows];
+  };
+  static constexpr int max_block = block_threads, least_blocks = 1;
+  static constexpr int most_steps = RowStager<Format>::most_steps;
+  static Grid grid(const Args& args, int) {
+    return args.grid((args.weight.steps + most_steps - 1) / most_steps, args.group_rows / vector_rows);
+  }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int parts = args.group_rows / vector_rows, block = args.block_of(lane), index = block / parts;
+    const int offset = block % parts * vector_rows, row = offset % Slice::rows;
+    const ExpertRows group = args.group(index);
+    if (offset - row >= group.count) return;
+    const int left = group.count - offset, count = left < 0 ? 0 : left < vector_rows ? left : vector_rows;
+    const int t = lane.thread();
+    if (t < vector_rows) shared.unused[t] = {0.0f, 1.0f};
+    if (t < count) shared.rows[t] = args.order[group.first + offset + t] / args.places_per_row;
+    lane.barrier();
+    const int steps = args.weight.steps, first = lane.block_x() * most_steps, behind = first + most_steps;
+    const std::int64_t words = std::int64_t{steps} * Slice::words,
+                       tile = (index * args.group_rows + offset) / Slice::rows;
+    const RowStager<Format> stager{args.staged.part(tile * words, words), row, args.weight.block_shift};
+    stager.write(lane, ListedRows{args.x, args.weight.in, args.x_stride, shared.rows}, NormArgs{}, shared.unused, 0,
+                 count, first, behind < steps ? behind : steps);
+  }
+};
+
+/// out = x . weight^T + bias, for groups of many rows, staged by StageExperts.
+template <class Format>
+struct ProductExpertTiles {
+  using Args = ExpertProductArgs;
+  using Slice = StagedSlice<Format>;
+  struct Shared {
+    TilesShared<Format> product;
+    int places[Slice::rows];
+  };
+  static constexpr int max_block = block_threads, least_blocks = 1;
+  static Grid grid(const Args& args, int wave_width) {
+    const int waves = block_threads / wave_width;
+    return args.grid((args.panels().count() + waves - 1) / waves, args.group_rows / Slice::rows);
+  }
+
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int parts = args.group_rows / Slice::rows, tile = args.block_of(lane), offset = tile % parts * Slice::rows;
+    const ExpertRows group = args.group(tile / parts);
+    const int left = group.count - offset;
+    if (left <= 0) return;
+    if (const int i = lane.thread(); i < left && i < Slice::rows)
+      shared.places[i] = args.order[group.first + offset + i];
+    lane.barrier();
+    multiply_tiles<Format>(lane, args.weight_of(group.expert), args.panels(), shared.product,
+                           Tile{args, shared.places, group.expert, left < Slice::rows ? left : Slice::rows});
   }
 
  private:
-  static SLM_DEVICE void put(const Args& args, const Memory<const float>& bias, int output, std::int64_t to, float v) {
-    if (output < args.weight.out) args.out[to + output] = bias ? v + bias[output] : v;
-  }
+  struct Tile {
+    const Args& args;
+    const int* places;
+    int expert, count;
+
+    template <class Lane>
+    SLM_DEVICE int left(Lane) const {
+      return count;
+    }
+    template <class Lane>
+    SLM_DEVICE void wait(Lane) const {}
+    template <class Lane>
+    SLM_DEVICE Memory<const std::uint32_t> staged(Lane lane) const {
+      const std::int64_t words = std::int64_t{args.weight.steps} * Slice::words;
+      return args.staged.part(args.block_of(lane) * words, words);
+    }
+    template <class Lane>
+    SLM_DEVICE void use(Lane, const Panel& panel, int output, int row, float a, float b) const {
+      args.put(expert, panel, output, places[row], a, b);
+    }
+  };
 };
 
 }}}

@@ -175,102 +175,136 @@ struct ProductVectors {
   }
 };
 
+/// Shared memory of a block for products of many rows.
+template <class Format>
+struct TilesShared {
+  union {
+    TileInputs<Format> inputs;
+    float out[most_waves][32][17];
+  };
+};
+
+template <class Lane>
+SLM_DEVICE int panel_of(Lane lane, int block) {
+  return block * lane.waves() + lane.wave();
+}
+
+/// Passes the sums of the tile's rows from `row` on to tile.use().
+template <class Format, class Lane, class Tile, int Columns>
+SLM_DEVICE void finish_tile(Lane lane, const Panels& panels, TilesShared<Format>& shared, const Tile& tile,
+                            const FragmentC<typename Lane::Matrix> (&total)[2][Columns], int row,
+                            Where where = Where::here()) {
+  using L = typename Lane::Matrix;
+  constexpr int at_once = 16 / L::columns;  // fragments per 16 rows
+  // Recomputed, which is cheaper than holding it in registers.
+  const int i = Lane::forget(lane.lane_index()), output = i % tile_height,
+            wanted = panel_of(lane, Lane::keep(lane.block_x()));
+  const int left = tile.left(lane) - row;
+  const bool there = wanted < panels.count();
+  const Panel panel = panels(there ? wanted : 0);
+  auto& out = shared.out[lane.wave()];
+  for (int from = 0; from < Columns * L::columns && from < left; from += 16) {
+    SLM_UNROLL
+    for (int group = 0; group < Columns / at_once; ++group) {
+      if (from != group * 16) continue;
+      SLM_UNROLL
+      for (int n = 0; n < at_once; ++n) {
+        SLM_UNROLL
+        for (int m = 0; m < 2; ++m) {
+          SLM_UNROLL
+          for (int c = 0; c < L::c_floats; ++c) {
+            out[place_of<Format, L>(m, L::c_row(i, c))][n * L::columns + L::c_column(i, c)] =
+                total[m][group * at_once + n].value[c];
+          }
+        }
+      }
+    }
+    lane.wave_barrier(where);
+    const int count = !there ? 0 : left - from < 16 ? left - from : 16;
+    for (int r = static_cast<int>(static_cast<unsigned>(i) / tile_height); r < count; r += Lane::width / tile_height) {
+      tile.use(lane, panel, output, row + from + r, out[output][r], out[tile_height + output][r]);
+    }
+    lane.wave_barrier(where);
+  }
+}
+
+/// Multiplies panels, one per wave, by the rows of a staged tile, by a whole block. Tile has, for a lane: left(), its
+/// rows and those of later tiles; staged(), which is called after wait(); and use(lane, panel, output, row, a, b),
+/// which takes the sums of an output of the panel's tiles.
+template <class Format, class Lane, class Tile>
+SLM_DEVICE void multiply_tiles(Lane lane, const Tiles& weight, const Panels& panels, TilesShared<Format>& shared,
+                               const Tile& tile) {
+  using Product = TileProduct<Format, Lane>;
+  constexpr int tile_rows = StagedSlice<Format>::rows;
+  const int left = tile.left(lane), count = left < tile_rows ? left : tile_rows;
+  const int slice = Lane::keep(steps_of_slice<Lane>(weight));
+  int row = 0;
+  do {
+    const int wanted = panel_of(lane, lane.block_x()), last = panels.count() - 1;
+    Product product(lane, weight, panels(wanted < last ? wanted : last));
+    product.begin(lane, slice);
+    if (row == 0) tile.wait(lane);
+    const Memory<const std::uint32_t> staged = tile.staged(lane);
+    constexpr int fewest = std::is_same_v<Format, Int8> ? 1 : 2;
+    const int halves = Product::halves_at_once(weight, slice);
+    if (halves == fewest) {
+      product.template multiply<fewest>(lane, staged, row, slice, shared.inputs);
+    } else if (halves == 2 * fewest) {
+      product.template multiply<2 * fewest>(lane, staged, row, slice, shared.inputs);
+    } else if constexpr (in_codes<Format>) {
+      product.template multiply<4 * fewest>(lane, staged, row, slice, shared.inputs);
+    }
+    lane.barrier();  // the sums overwrite the inputs
+    finish_tile<Format>(lane, panels, shared, tile, product.total, row);
+    if (Product::rows < tile_rows) lane.barrier();  // inputs reuse this memory
+    row += Product::rows;
+  } while (Product::rows < tile_rows && row < count);
+}
+
 /// For many rows, staged by StageRows.
 template <class Format, class Epilogue>
 struct ProductTiles {
   using Args = ProductArgs<Format, Epilogue>;
   using Slice = StagedSlice<Format>;
-  static constexpr int tile_rows = Slice::rows;
-  struct Shared {
-    union {
-      TileInputs<Format> inputs;
-      float out[most_waves][32][17];
-    };
-  };
+  using Shared = TilesShared<Format>;
   static constexpr int max_block = block_threads, least_blocks = 1;
   static constexpr bool waits = true;
   static Grid grid(const Args& args, int wave_width) {
     const int waves = block_threads / wave_width;
     return {.x = (args.panels.count() + waves - 1) / waves,
-            .y = (args.x.count + tile_rows - 1) / tile_rows,
+            .y = (args.x.count + Slice::rows - 1) / Slice::rows,
             .threads = block_threads};
   }
 
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
-    using Product = TileProduct<Format, Lane>;
-    const int left = args.x.count - lane.block_y() * tile_rows, count = left < tile_rows ? left : tile_rows;
-    const int slice = Lane::keep(steps_of_slice<Lane>(args.weight));
-    int row = 0;
-    do {
-      const int wanted = panel_of(lane, lane.block_x()), panels = args.panels.count();
-      Product product(lane, args.weight, args.panels(wanted < panels ? wanted : panels - 1));
-      product.begin(lane, slice);
-      if (row == 0) lane.wait_for_previous_kernel();
-      const std::int64_t words = std::int64_t{args.weight.steps} * Slice::words;
-      const Memory<const std::uint32_t> staged = args.staged.part(lane.block_y() * words, words);
-      constexpr int fewest = std::is_same_v<Format, Int8> ? 1 : 2;
-      const int halves = Product::halves_at_once(args.weight, slice);
-      if (halves == fewest) {
-        product.template multiply<fewest>(lane, staged, row, slice, shared.inputs);
-      } else if (halves == 2 * fewest) {
-        product.template multiply<2 * fewest>(lane, staged, row, slice, shared.inputs);
-      } else if constexpr (in_codes<Format>) {
-        product.template multiply<4 * fewest>(lane, staged, row, slice, shared.inputs);
-      }
-      lane.barrier();  // the sums overwrite the inputs
-      finish(lane, args, shared, product.total, row);
-      row += Product::rows;
-    } while (Product::rows < tile_rows && row < count);
+    multiply_tiles<Format>(lane, args.weight, args.panels, shared, Tile{args});
   }
 
  private:
-  template <class Lane>
-  static SLM_DEVICE int panel_of(Lane lane, int block) {
-    return block * lane.waves() + lane.wave();
-  }
+  struct Tile {
+    const Args& args;
 
-  /// Applies the epilogue to the tile's rows from `row` on.
-  template <class Lane, int Columns>
-  static SLM_DEVICE void finish(Lane lane, const Args& args, Shared& shared,
-                                const FragmentC<typename Lane::Matrix> (&total)[2][Columns], int row) {
-    using L = typename Lane::Matrix;
-    constexpr int at_once = 16 / L::columns;  // fragments per 16 rows
-    // Recomputed, which is cheaper than holding it in registers.
-    const int i = Lane::forget(lane.lane_index()), output = i % tile_height,
-              wanted = panel_of(lane, Lane::keep(lane.block_x()));
-    const int first_row = Lane::keep(lane.block_y()) * tile_rows + row, left = args.x.count - first_row;
-    const bool there = wanted < args.panels.count();
-    const Panel panel = args.panels(there ? wanted : 0);
-    auto& out = shared.out[lane.wave()];
-    for (int from = 0; from < Columns * L::columns && from < left; from += 16) {
-      SLM_UNROLL
-      for (int group = 0; group < Columns / at_once; ++group) {
-        if (from != group * 16) continue;
-        SLM_UNROLL
-        for (int n = 0; n < at_once; ++n) {
-          SLM_UNROLL
-          for (int m = 0; m < 2; ++m) {
-            SLM_UNROLL
-            for (int c = 0; c < L::c_floats; ++c) {
-              out[place_of<Format, L>(m, L::c_row(i, c))][n * L::columns + L::c_column(i, c)] =
-                  total[m][group * at_once + n].value[c];
-            }
-          }
-        }
-      }
-      lane.wave_barrier();
-      const int count = !there ? 0 : left - from < 16 ? left - from : 16;
-      for (int r = static_cast<int>(static_cast<unsigned>(i) / tile_height); r < count;
-           r += Lane::width / tile_height) {
-        float a = out[output][r], b = out[tile_height + output][r];
-        if (args.low_rank) args.low_rank.expand(panel, output, first_row + from + r, a, b);
-        Epilogue::apply(args.epilogue, panel, output, first_row + from + r, a, b);
-      }
-      lane.wave_barrier();
+    template <class Lane>
+    SLM_DEVICE int left(Lane lane) const {
+      return args.x.count - Lane::keep(lane.block_y()) * Slice::rows;
     }
-    if (Columns * L::columns < tile_rows) lane.barrier();  // inputs reuse this memory
-  }
+    template <class Lane>
+    SLM_DEVICE void wait(Lane lane) const {
+      lane.wait_for_previous_kernel();
+    }
+    template <class Lane>
+    SLM_DEVICE Memory<const std::uint32_t> staged(Lane lane) const {
+      const std::int64_t words = std::int64_t{args.weight.steps} * Slice::words;
+      return args.staged.part(lane.block_y() * words, words);
+    }
+    template <class Lane>
+    SLM_DEVICE void use(Lane lane, const Panel& panel, int output, int row, float a, float b) const {
+      row += Lane::keep(lane.block_y()) * Slice::rows;
+      if (args.low_rank) args.low_rank.expand(panel, output, row, a, b);
+      Epilogue::apply(args.epilogue, panel, output, row, a, b);
+    }
+  };
 };
 
 }}}

@@ -20,6 +20,8 @@ struct Rows {
   Memory<const float> data;  // [count, width]
   int width = 0;
   int count = 0;
+
+  SLM_DEVICE std::int64_t begin(int row) const { return std::int64_t{row} * width; }
 };
 
 /// Rows of activations anywhere.

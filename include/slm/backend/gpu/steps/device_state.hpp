@@ -131,7 +131,9 @@ struct DeviceState {
   }
 
   ExpertMemory expert_memory(const MixtureWidths& widths, int rows) {
-    return ExpertMemory::in(grow(mixture, ExpertMemory::words(widths, rows)), widths, rows);
+    ExpertMemory parts = ExpertMemory::in(grow(mixture, ExpertMemory::words(widths, rows)), widths, rows);
+    parts.choose_form(widths, rows, options.most_vector_rows);
+    return parts;
   }
 
   /// New buffers are filled with NaN: padding rows read them, and a leak into other rows would be visible.

@@ -25,12 +25,26 @@ struct ExpertMemory {
   Memory<int> chosen, order;   // [places]
   Memory<ExpertRows> groups;
   int stride = 0;
+  int group_rows = vector_rows;
+
+  /// Groups that suffice for any choice: each expert has at most one incomplete group.
+  static std::int64_t groups_of(const MixtureWidths& widths, int rows, int group_rows) {
+    const std::int64_t places = std::int64_t{rows} * widths.chosen;
+    return std::min(places, widths.experts + places / group_rows) +
+           (widths.shared ? (rows + group_rows - 1) / group_rows : 0);
+  }
+
+  /// Makes groups those of tiles if rows are many, also per expert.
+  void choose_form(const MixtureWidths& widths, int rows, int most_vector_rows) {
+    if (rows <= most_vector_rows || std::int64_t{rows} * widths.chosen <= vector_rows * widths.experts) return;
+    group_rows = Compute<Bf16>::tile_rows;
+    groups.size = groups_of(widths, rows, group_rows);
+  }
 
   /// Calls take(part, count) for each part.
   template <class Take>
   void each(const MixtureWidths& widths, int rows, const Take& take) {
-    const std::int64_t places = std::int64_t{rows} * widths.of_row(),
-                       chosen_places = std::int64_t{rows} * widths.chosen;
+    const std::int64_t places = std::int64_t{rows} * widths.of_row();
     stride = (widths.inner + 3) / 4 * 4;
     take(logits.data, std::int64_t{rows} * widths.experts);
     take(shared_gate.data, rows);
@@ -40,9 +54,7 @@ struct ExpertMemory {
     take(results.data, results.size = places * widths.hidden);
     take(chosen.data, chosen.size = places);
     take(order.data, order.size = places);
-    // Each expert has at most one incomplete group.
-    const std::int64_t of_chosen = std::min(chosen_places, widths.experts + chosen_places / vector_rows);
-    take(groups.data, groups.size = of_chosen + (widths.shared ? (rows + vector_rows - 1) / vector_rows : 0));
+    take(groups.data, groups.size = groups_of(widths, rows, group_rows));
     logits = {logits.data, rows, widths.experts};
     shared_gate = {shared_gate.data, rows, 1};
   }
@@ -78,7 +90,14 @@ void multiply_experts(State& state, const Mixture<Matrix, typename State::Router
     const Matrix& first = matrix_of(mixture.experts[expert]);
     args.weight = first.tiles();
     args.weight.words = {};
-    first.visit([&]<class Format>(Format) { state.template launch<ProductExperts<Format>>(args); });
+    first.visit([&]<class Format>(Format) {
+      if (args.group_rows == vector_rows) return state.template launch<ProductExpertVectors<Format>>(args);
+      using Slice = StagedSlice<Format>;
+      const std::int64_t words = args.groups.size * Slice::words_of(args.group_rows, args.weight.steps);
+      args.staged = {state.grow(state.staged, words), words};
+      state.template launch<StageExperts<Format>>(args);
+      state.template launch<ProductExpertTiles<Format>>(args);
+    });
     ++args.layout;
   }
 }
@@ -109,16 +128,18 @@ void run_experts(State& state, const Mixture<Matrix, typename State::Router>& mi
                                     .experts = routing.experts,
                                     .chosen_count = routing.chosen,
                                     .of_row = of_row,
-                                    .group_rows = vector_rows});
+                                    .group_rows = parts.group_rows});
   const int hidden = x.width, parts_of_up = mixture.gated ? 2 : 1;
   ExpertProductArgs args{.weight = {},
                          .layout = 0,
                          .experts = {},
                          .groups = parts.groups,
                          .order = parts.order,
+                         .group_rows = parts.group_rows,
                          .x = parts.normed,
                          .x_stride = hidden,
                          .places_per_row = of_row,
+                         .staged = {},
                          .out = parts.gate_up,
                          .out_stride = parts.stride};
   multiply_experts(
