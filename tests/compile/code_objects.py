@@ -28,8 +28,8 @@ import code_counts
 ENTRY = re.compile(r"_ZN3slm(\d+v\d+_\d+)?3gpuL?5entryI")
 # Kernels for the matrix unit, by the name of their type.
 MATRIX = re.compile(r"\b(Product|Attend|Persistent|Gemm|Gemv|Matmul|PlantedMatrix)\w*")
-# Kernels that prefetch weights before they wait for the previous kernel (backend/gpu/runtime/launch.hpp). Those of
-# experts read first which ones were chosen.
+# Kernels that prefetch weights before they wait for the previous kernel (backend/gpu/runtime/launch.hpp). Products of
+# experts first read the choice of experts.
 EARLY = re.compile(r"\bProduct(?!Expert)\w*")
 # Sine and cosine of large angles use memory for their reduction (NVIDIA's libdevice).
 SINE = re.compile(r"QueriesKeysValues|Shape(Rotated)?Qkv|PersistentStep")

@@ -53,7 +53,7 @@ class Slots {
 struct SlotAction {
   int id = 0;
   std::string action = {}, filename = {};  // action: save, restore or erase
-  std::uint64_t tenant = 0;      // of a restored text
+  std::uint64_t tenant = 0;                // of a restored text
 };
 
 /// Restoring computes the text again, so that the cache has its pages. Throws Refusal.
