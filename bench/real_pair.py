@@ -72,7 +72,8 @@ def rate(of):
 def compare(arguments, name, prompts, plain, speculative, same=None):
     """A row: medians of the rates. same: options whose texts the speculative ones equal, if not those of `plain`."""
     rates = {"plain": [], "speculative": []}
-    for _ in range(arguments.repeats):
+    for number in range(arguments.repeats):
+        print(f"{name}: run {number + 1} of {arguments.repeats}", file=sys.stderr)
         before = answers(arguments.slm, arguments.target, prompts, plain)
         after = answers(arguments.slm, arguments.target, prompts, speculative)
         expected = answers(arguments.slm, arguments.target, prompts, same) if same else before
