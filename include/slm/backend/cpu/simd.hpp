@@ -19,8 +19,8 @@
 #include <arm_neon.h>
 #endif
 
-// GCC's intrinsics of AMX pass the distance of rows to the assembler as a `long`, which must have 64 bits. Windows, where
-// it has 32, grants no registers of AMX (core/os/processors.hpp).
+// GCC's intrinsics of AMX pass the distance of rows to the assembler as a `long`, which must have 64 bits. Windows,
+// where it has 32, grants no registers of AMX (core/os/processors.hpp).
 #if SLM_CPU_X86 && __SIZEOF_LONG__ == 8
 #define SLM_CPU_AMX 1
 #else
