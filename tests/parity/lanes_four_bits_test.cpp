@@ -30,3 +30,13 @@ TEST_CASE("a row's bits do not depend on other sequences with weights in blocks"
   check_batches(path, backend::Lanes32{}, backend::Lanes32{1}, 5, 7);
   check_batches(path, backend::Lanes64{1}, backend::Lanes64{}, 2, 8);
 }
+
+TEST_CASE("experts in MXFP4 give the expected logits on lanes, and speculation with them gives plain text") {
+  const auto path = fixture(GENERATE("gguf/gpt-oss-mxfp4.gguf", "models/gpt-oss-mxfp4"));
+  CAPTURE(path);
+  const auto goldens = read_golden(fixture("models/gpt-oss"));
+  const double tolerance = 0.15 * std::max(1.0, largest_logit(goldens) / 10);
+  check_goldens(load(path, backend::Lanes32{}), goldens, tolerance);
+  check_goldens(load(path, backend::Lanes64{}), goldens, tolerance);
+  check_speculation(path, backend::Lanes32{}, path, backend::Lanes32{});
+}
