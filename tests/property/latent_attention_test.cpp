@@ -126,17 +126,18 @@ TEST_CASE("latent attention in GGUF's blocks: rows do not depend on the cut, and
   }
 }
 
-TEST_CASE("latent attention with every KV format: rows do not depend on the cut") {
+TEST_CASE("latent attention with every KV format: rows do not depend on the cut, and logits are those of Reference") {
   const auto text = some_text(4, 80, 113);
-  const auto exact = logits_in_pieces(load(fixture("models/glm4-moe-lite"), backend::Reference{}), text, 80);
-  double largest = 0;
-  for (const float logit : exact) largest = std::max(largest, std::abs(double{logit}));
+  const auto folder = fixture("models/glm4-moe-lite");
   for (const KvFormat format : kv_formats) {
-    CAPTURE(name_of(format), largest);
-    const AnyModel model = load(fixture("models/glm4-moe-lite"), backend::Cpu{2}, {.cache_format = format});
+    CAPTURE(name_of(format));
+    const LoadOptions options{.cache_format = format};
+    const AnyModel model = load(folder, backend::Cpu{2}, options);
     const auto whole = logits_in_pieces(model, text, 80);
     CHECK(equal_bits(whole, logits_in_pieces(model, text, 1)));
     CHECK(equal_bits(whole, logits_in_pieces(model, text, 9)));
-    CHECK(largest_difference(whole, exact) < (format == KvFormat::f32 ? 1e-4 : 0.1) * largest);
+    const auto expected = logits_in_pieces(load(folder, backend::Reference{}, options), text, 80);
+    // A value close to a tie is stored as its other neighbour.
+    CHECK(largest_difference(whole, expected) < (format == KvFormat::f32 ? 1e-4 : 1e-2));
   }
 }
