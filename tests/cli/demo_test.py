@@ -32,9 +32,10 @@ if "download" in sys.argv:
 class Demo(unittest.TestCase):
     def setUp(self):
         shutil.rmtree(SCRATCH, ignore_errors=True)
-        for folder in ("tools", "bin", "build/cpu/bin", "fake/pip"):
+        for folder in ("tools", "bin", "build/cpu/bin", "fake/pip", "docs/reference"):
             (SCRATCH / folder).mkdir(parents=True)
         shutil.copy(SOURCE / "demo", SCRATCH)
+        shutil.copy(SOURCE / "docs/reference/command-line.md", SCRATCH / "docs/reference")
         shutil.copytree(SOURCE / "examples/humaneval", SCRATCH / "examples/humaneval")
         for tool in ("prepare.sh", "fetch_model.py"):
             shutil.copy(SOURCE / "tools" / tool, SCRATCH / "tools")

@@ -50,6 +50,7 @@ std::size_t count_prompt(const ChatBody& chat, const ServedModel& model, FieldNa
   const Fields fields(body, source);
   try {
     asked_model(fields, model);
+    read_tenant(fields);  // throws if it is wrong
     return read_messages(fields, model, read_tools(fields)).tokens.size();
   } catch (const Refusal& refusal) {
     throw renamed(refusal, names);
