@@ -50,7 +50,7 @@ Json joined(const std::vector<Json>& events, std::string& finish) {
     const Json& delta = choice["delta"];
     CHECK(delta.size() <= (delta.contains("role") ? 2u : 1u));
     for (const char* name : {"content", "reasoning_content"}) {
-      if (delta.contains(name) && delta[name] != "") append(message[name], delta[name]);
+      if (delta.contains(name) && !delta[name].is_null()) append(message[name], delta[name]);
     }
     if (!delta.contains("tool_calls")) continue;
     for (const Json& part : delta["tool_calls"]) {

@@ -54,7 +54,9 @@ bool CorsPolicy::lists(std::string_view origin) const {
 }
 
 bool CorsPolicy::allows(std::string_view origin) const {
-  return !origin.empty() && (allows_all() || lists(origin) || (lists("localhost") && is_local(origin)));
+  if (origin.empty()) return false;
+  if (allows_all()) return true;
+  return origin != "localhost" && (lists(origin) || (lists("localhost") && is_local(origin)));
 }
 
 HttpHeaders CorsPolicy::headers(const CrossOrigin& request) const {
