@@ -106,7 +106,7 @@ TEST_CASE("texts of a target and a draft on different ranks equal those of one r
 TEST_CASE("an engine whose draft has a separate rank gives the same answers") {
   const auto serve = [](const AnyModel& draft, const AnyModel& target, bool overlap) {
     EngineOptions options{.speculation = {.draft_tokens = 3, .overlap = overlap}};
-    options.cache_memory = 3 * target.pool().bytes_of(150);
+    options.cache_memory = 3 * target.pool().bytes_of(250);
     Engine engine(draft, target, options);
     std::vector<Answer> answers;
     for (std::uint64_t i = 0; i < 12; ++i) {
@@ -116,7 +116,7 @@ TEST_CASE("an engine whose draft has a separate rank gives the same answers") {
       answers.push_back(engine.submit(
           {.prompt = std::move(prompt),
            .sampling = {
-               .max_new_tokens = 50, .temperature = i % 2 == 0 ? 0.0f : 0.8f, .seed = i, .ignore_end_tokens = true}}));
+               .max_new_tokens = 150, .temperature = i % 2 == 0 ? 0.0f : 0.8f, .seed = i, .ignore_end_tokens = true}}));
     }
     engine.run();
     CHECK(engine.stats().preemptions > 0);
