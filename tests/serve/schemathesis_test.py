@@ -54,7 +54,7 @@ EXAMPLES = 30  # of each operation and phase
 class SchemathesisTest(unittest.TestCase):
     def test_the_file_is_correct(self):
         with tempfile.TemporaryDirectory() as scratch, Server(
-                "--template", "plain", "--context", 128, "--adapters", scratch, "--allow-adapter-updates", "--slot-save-path",
+                "--template", "plain", "--context", 1024, "--adapters", scratch, "--allow-adapter-updates", "--slot-save-path",
                 scratch) as server:
             (pathlib.Path(scratch) / "schemathesis.toml").write_text(SETTINGS)
             done = subprocess.run(
