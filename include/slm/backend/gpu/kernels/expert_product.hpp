@@ -101,7 +101,8 @@ struct ProductExpertVectors {
         shared.product, [] {},
         [&](int output, int row, float a, float b) {
           const Panel outputs = args.panels()(Lane::keep(lane.block_x()));
-          args.put(group.expert, outputs, output, shared.places[row], a, b);
+          const int expert = args.groups[args.block_of(lane)].expert;  // read again: registers are short
+          args.put(expert, outputs, output, shared.places[row], a, b);
         });
   }
 };
