@@ -190,10 +190,10 @@ concept ShapesLayers = requires(Step& step, typename Step::Rows rows) {
 };
 
 /// A step of latent attention (LatentAttention). Keys and values are the same rows of a page.
-///   multiply_heads     out [rows, heads * n]  x [rows, heads * m]: each head of out ends with the product of the end
-///   of
-///                                             that of x and its part of weight [heads * outputs, inputs]. What
-///                                             precedes it in out, if anything, is a copy of what precedes the inputs
+///   multiply_heads     out [rows, heads * n]  x [rows, heads * m], weight [heads * outputs, inputs]: the last
+///                                             `outputs` numbers of a head of out are the product of the head's part
+///                                             of weight and the last `inputs` numbers of the head of x. Other
+///                                             numbers of the head of out are copies of those before the inputs
 ///                                             in x
 template <class B>
 concept AttendsLatents = requires(B device, const StepPlan& plan, const typename B::template Matrix<Fp32>& matrix,
