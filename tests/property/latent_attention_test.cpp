@@ -14,6 +14,7 @@
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/paged_sequence.hpp"
+#include "support/logits_in_pieces.hpp"
 #include "support/outputs.hpp"
 #include "support/paths.hpp"
 #include "support/quantized_checkpoint.hpp"
@@ -47,27 +48,6 @@ Json latent_config(int query_rank) {
               {"eos_token_id", nullptr}};
   if (query_rank != 0) config["q_lora_rank"] = query_rank;
   return config;
-}
-
-std::vector<float> logits_in_pieces(const AnyModel& model, const std::vector<Token>& text, int piece) {
-  Session session(model);
-  std::vector<float> all;
-  for (std::size_t at = 0; at < text.size(); at += static_cast<std::size_t>(piece)) {
-    const auto part = std::span(text).subspan(at, std::min(static_cast<std::size_t>(piece), text.size() - at));
-    const auto logits = session.forward(part, static_cast<int>(part.size()));
-    all.insert(all.end(), logits.data, logits.data + logits.size());
-  }
-  return all;
-}
-
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
-  return worst;
-}
-
-bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 }  // namespace

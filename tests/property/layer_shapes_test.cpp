@@ -14,6 +14,7 @@
 #include "slm/model/load.hpp"
 #include "slm/model/paged_sequence.hpp"
 #include "support/errors.hpp"
+#include "support/logits_in_pieces.hpp"
 #include "support/outputs.hpp"
 #include "support/paths.hpp"
 #include "support/quantized_checkpoint.hpp"
@@ -22,31 +23,6 @@
 
 using namespace slm;
 using namespace slm::testing;
-
-namespace {
-
-std::vector<float> logits_of(const AnyModel& model, const std::vector<Token>& text, int piece) {
-  Session session(model);
-  std::vector<float> all;
-  for (std::size_t at = 0; at < text.size(); at += static_cast<std::size_t>(piece)) {
-    const auto part = std::span(text).subspan(at, std::min(static_cast<std::size_t>(piece), text.size() - at));
-    const auto logits = session.forward(part, static_cast<int>(part.size()));
-    all.insert(all.end(), logits.data, logits.data + logits.size());
-  }
-  return all;
-}
-
-double distance(const std::vector<float>& a, const std::vector<float>& b) {
-  double worst = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(double{a[i]} - double{b[i]}));
-  return worst;
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-}  // namespace
 
 TEST_CASE("a layer that reads the keys and values of another one keeps none") {
   const AnyModel model = load(fixture("models/gemma4-e2b"), backend::Cpu{1});
@@ -83,11 +59,12 @@ TEST_CASE("layers of different shapes in 4-bit codes have the logits of their va
     dequantized(source, form).write(folder.path() / "values");
     const auto text = some_text(7, 60, 101);
     const AnyModel codes = load(folder.path() / "codes", backend::Cpu{2});
-    const auto expected = logits_of(load(folder.path() / "values", backend::Reference{}), text, 60);
-    CHECK(distance(logits_of(load(folder.path() / "codes", backend::Reference{}), text, 60), expected) < 1e-3);
-    CHECK(distance(logits_of(codes, text, 60), expected) < 5e-3);
-    CHECK(same_bits(logits_of(codes, text, 60), logits_of(codes, text, 1)));
-    CHECK(same_bits(logits_of(codes, text, 7), logits_of(codes, text, 1)));
+    const auto expected = logits_in_pieces(load(folder.path() / "values", backend::Reference{}), text, 60);
+    CHECK(largest_difference(logits_in_pieces(load(folder.path() / "codes", backend::Reference{}), text, 60),
+                             expected) < 1e-3);
+    CHECK(largest_difference(logits_in_pieces(codes, text, 60), expected) < 5e-3);
+    CHECK(equal_bits(logits_in_pieces(codes, text, 60), logits_in_pieces(codes, text, 1)));
+    CHECK(equal_bits(logits_in_pieces(codes, text, 7), logits_in_pieces(codes, text, 1)));
   }
 }
 
@@ -99,13 +76,13 @@ TEST_CASE(
     write_random_gemma4(folder.path(), sparse, 5);
     const AnyModel model = load(folder.path(), backend::Cpu{2});
     const auto text = some_text(9, 70, 101);
-    const auto exact = logits_of(model, text, 70);
+    const auto exact = logits_in_pieces(model, text, 70);
     AutoregressiveDecoder plain{model};
     for (const int bits : {8, 4}) {
       CAPTURE(sparse, bits);
       const AnyModel draft = load(folder.path(), backend::Cpu{2}, {.bits = bits});
-      CHECK(distance(logits_of(draft, text, 70), exact) > 0);
-      CHECK(same_bits(logits_of(draft, text, 70), logits_of(draft, text, 1)));
+      CHECK(largest_difference(logits_in_pieces(draft, text, 70), exact) > 0);
+      CHECK(equal_bits(logits_in_pieces(draft, text, 70), logits_in_pieces(draft, text, 1)));
       SpeculativeDecoder decoder{draft, model, {.draft_tokens = 4}};
       std::int64_t accepted = 0;
       const Sampling sampling{.max_new_tokens = 80, .temperature = 0.7f, .seed = 3, .ignore_end_tokens = true};
