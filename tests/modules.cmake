@@ -1,9 +1,9 @@
 # Tests by module. The files of one folder are one executable, and each file is one CTest entry. A new file needs no
 # CMake. Test cases with the tag [long] are a separate entry, FILE_long, which only `./test --all` runs.
 
-# With this option a test costs 0.4 of the processor time to compile, as templates that several files use are compiled
+# With this option a test costs at most 0.4 of the processor time to compile, as templates that several files use are compiled
 # once. Without it one edited file is compiled alone.
-option(SLM_GROUP_TESTS "Compile the test files of a module in groups of eight" OFF)
+option(SLM_GROUP_TESTS "Compile the test files of a module in groups of sixteen" OFF)
 
 # Sets out to sources that compile the given files in groups, each file in its namespace. All headers are
 # included before the first namespace. A file with macros or explicit instantiations is compiled alone. Paths are those
@@ -23,7 +23,7 @@ function(_slm_group_sources out target)
   while(files)
     set(includes "")
     set(bodies "")
-    list(SUBLIST files 0 8 group)
+    list(SUBLIST files 0 16 group)
     list(REMOVE_ITEM files ${group})
     foreach(file IN LISTS group)
       file(STRINGS "${file}" lines REGEX "^#include")
@@ -74,15 +74,19 @@ function(slm_add_test_program label name)
     set_tests_properties(${tests} PROPERTIES TIMEOUT ${slm_timeout}
       ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1")
   endforeach()
-  if(label MATCHES "^(unit|kernels)$")  # the others, whole models and programs, run the same code for longer
+  if(label MATCHES "^(unit|models|kernels)$")  # the others, whole models and programs, run the same code for longer
     add_dependencies(slm_unit_tests ${target})
-    add_dependencies(slm_sanitized ${target})
+    set(sanitized slm_sanitized)
+    if(label STREQUAL "models")
+      set(sanitized slm_sanitized_all)
+    endif()
+    add_dependencies(${sanitized} ${target})
   endif()
   if(SLM_SANITIZE STREQUAL "thread")
     add_dependencies(slm_threads ${target})
   elseif(CMAKE_CROSSCOMPILING)
     add_dependencies(slm_portable ${target})
-  elseif(NOT label STREQUAL unit)
+  elseif(NOT label MATCHES "^(unit|kernels)$")  # those run with sanitizers
     add_dependencies(slm_optimised ${target})
   endif()
 endfunction()
@@ -113,11 +117,19 @@ function(slm_add_tests label folder)
   endif()
 endfunction()
 
-# The files of all modules that replace operator new, as one program.
+# slm_add_allocation_tests(LIBRARY...): the files of all modules that replace operator new, as one program; those of
+# AWQ, emulated GPUs and ranks as a second one, which has the label models.
 function(slm_add_allocation_tests)
   get_property(files GLOBAL PROPERTY slm_allocation_tests)
+  set(model_files ${files})
+  list(FILTER files EXCLUDE REGEX "/(awq|gpu|ranks)/")
+  list(FILTER model_files INCLUDE REGEX "/(awq|gpu|ranks)/")
   if(files)
     slm_add_test_program(unit allocations FILES ${files})
     target_sources(test-allocations PRIVATE support/allocations.cpp)
+  endif()
+  if(model_files)
+    slm_add_test_program(models allocations-models FILES ${model_files} LIBRARIES ${ARGN})
+    target_sources(test-allocations-models PRIVATE support/allocations.cpp)
   endif()
 endfunction()

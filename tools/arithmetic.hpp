@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "slm/backend/cpu/thread_pool.hpp"
+#include "tools/system_clones.hpp"
 
 namespace slm::bench {
 
@@ -25,11 +26,8 @@ class ArithmeticProbe {
  private:
   static constexpr int steps = 400'000, sums = 8, lanes = 16;  // enough sums to hide the latency of one
 
-#if defined(__x86_64__) && !defined(__clang__) && !defined(_WIN32)
-  __attribute__((target_clones("avx512f", "fma", "default")))
-#endif
-  static float
-  multiply_and_add() {
+  SLM_CLONES("avx512f", "fma", "default")
+  static float multiply_and_add() {
     typedef float Floats __attribute__((vector_size(4 * lanes)));
     const Floats factor = Floats{} + 0.5f, term = Floats{} + 1.0f;
     Floats a{}, b{}, c{}, d{}, e{}, f{}, g{}, h{};  // not an array, which an unoptimised build keeps in memory

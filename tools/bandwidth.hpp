@@ -9,6 +9,7 @@
 
 #include "slm/backend/cpu/buffer.hpp"
 #include "slm/backend/cpu/thread_pool.hpp"
+#include "tools/system_clones.hpp"
 
 namespace slm::bench {
 
@@ -34,11 +35,8 @@ class BandwidthProbe {
  private:
   static constexpr std::size_t bytes = std::size_t{224} << 20;
 
-#if defined(__x86_64__) && !defined(__clang__) && !defined(_WIN32)
-  __attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-  static std::uint64_t
-  sum(const std::uint64_t* data, std::size_t count) {
+  SLM_CLONES("avx512f", "avx2", "default")
+  static std::uint64_t sum(const std::uint64_t* data, std::size_t count) {
     typedef std::uint64_t Words __attribute__((vector_size(64)));
     Words total[8] = {};
     const std::size_t stream = count / 4;

@@ -22,7 +22,6 @@ struct MeasureCommand {
 Report measure_on([[maybe_unused]] const std::string& backend, [[maybe_unused]] const MeasureOptions& options) {
 #if defined(SLM_BENCH_DEVICE)
   if (backend == "lanes32") return measure_lanes32(options);
-  if (backend == "lanes64") return measure_lanes64(options);
   return measure(options);
 #else
   throw Error(
@@ -62,9 +61,9 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
   given->backend = SLM_BENCH_BACKEND;
   command
       .add_option("--backend", given->backend,
-                  "default: the backend of this build; lanes32 or lanes64: a dry run on a GPU emulated by the CPU, "
+                  "default: the backend of this build; lanes32: a dry run on a GPU emulated by the CPU, "
                   "whose times have no meaning")
-      ->check(CLI::IsMember({SLM_BENCH_BACKEND, "lanes32", "lanes64"}))
+      ->check(CLI::IsMember({SLM_BENCH_BACKEND, "lanes32"}))
       ->capture_default_str();
   command.add_option("--model", given->options.models, "measure only this shape; may be repeated")
       ->check(CLI::IsMember(bench_models));

@@ -16,7 +16,7 @@ struct Device {
   std::string name;          // "AMD EPYC 9B14", "NVIDIA H200"
   std::string architecture;  // a CPU's instruction set ("avx512"), or the target of a GPU's code ("sm_90")
   std::string driver;        // the GPU driver with its version; for a CPU, the operating system
-  std::string backend;       // cpu, cuda, hip; lanes32 and lanes64 are GPUs emulated by the CPU
+  std::string backend;       // cpu, cuda, hip; lanes32 is a GPU emulated by the CPU
   std::int64_t memory_bytes = 0;
   int cores = 0;    // multiprocessors, compute units
   int threads = 0;  // compute threads of the CPU; 0: a GPU

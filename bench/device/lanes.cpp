@@ -1,4 +1,4 @@
-// GPUs emulated by the CPU. A separate source file, since it compiles every GPU kernel for the CPU.
+// A GPU emulated by the CPU. A separate source file, since it compiles every GPU kernel for the CPU.
 #include "slm/backend/gpu/lanes.hpp"
 
 #include "bench/device/run.hpp"
@@ -8,11 +8,6 @@ namespace slm::bench {
 
 Report measure_lanes32(const MeasureOptions& options) {
   GpuTarget<backend::Lanes32> target(options);
-  return run_on(target, options);
-}
-
-Report measure_lanes64(const MeasureOptions& options) {
-  GpuTarget<backend::Lanes64> target(options);
   return run_on(target, options);
 }
 

@@ -45,6 +45,5 @@ Device this_device(const MeasureOptions& options);
 Report measure(const MeasureOptions& options);
 /// Runs a tiny model on a GPU emulated by the CPU. It tests the code and measures nothing.
 Report measure_lanes32(const MeasureOptions& options);
-Report measure_lanes64(const MeasureOptions& options);
 
 }  // namespace slm::bench

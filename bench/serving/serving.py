@@ -210,7 +210,7 @@ def prefix(arguments, start):
             server = start[name](1)
             try:
                 for i in range(6):
-                    moments = asyncio.run(stream(server.port, f"{common} {prompt_of(8, i)}", 1))
+                    moments = asyncio.run(stream(server.port, f"{common} {prompt_of(8, i)}", 4))
                     (later if i > 0 else first)[name].append(1e3 * (moments[1] - moments[0]))
             finally:
                 server.stop()

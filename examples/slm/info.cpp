@@ -14,6 +14,7 @@
 #include "cli.hpp"
 #include "slm/config/known_models.hpp"
 #include "slm/io/declared_pooling.hpp"
+#include "slm/io/ignored_tensors.hpp"
 #include "slm/io/linear_source.hpp"
 #include "slm/model/estimate.hpp"
 #include "slm/model/stored_type.hpp"
@@ -137,7 +138,14 @@ OrderedJson shapes_of(const slm::LayerShapes& shapes, int layers) {
           {"borrowing", layers_of(shapes.borrowing, layers)},
           {"wide_mlps", layers_of(shapes.wide_mlps, layers)},
           {"ffn", shapes.ffn},
-          {"inputs", shapes.inputs}};
+          {"inputs", shapes.inputs},
+          {"input_rows", shapes.input_rows}};
+}
+
+/// Null with one residual stream.
+OrderedJson streams_of(const slm::ResidualStreams& streams) {
+  if (streams == slm::ResidualStreams{}) return nullptr;
+  return {{"count", streams.count}, {"low_rank", streams.low_rank}, {"scaled", streams.scaled}};
 }
 
 /// Null without latent attention.
@@ -147,6 +155,14 @@ OrderedJson latent_of(const slm::LatentAttention& latent) {
           {"query_rank", latent.query_rank},
           {"unrotated", latent.unrotated},
           {"value", latent.value}};
+}
+
+/// The stored tensors that the model does not read, by prefix.
+OrderedJson ignored_of(const slm::Checkpoint& checkpoint) {
+  OrderedJson groups = OrderedJson::object();
+  for (const auto& [prefix, ignored] : slm::ignored_tensors(checkpoint))
+    groups[prefix] = {{"tensors", ignored.count}, {"bytes", ignored.bytes}};
+  return groups;
 }
 
 /// Null if nothing is quantized.
@@ -222,6 +238,8 @@ OrderedJson describe(const std::string& folder, const slm::EstimateOptions& esti
       json[field] = shapes_of(config.*member, config.layers);
     } else if constexpr (std::is_same_v<Field, slm::LatentAttention>) {
       json[field] = latent_of(config.*member);
+    } else if constexpr (std::is_same_v<Field, slm::ResidualStreams>) {
+      json[field] = streams_of(config.*member);
     } else {
       json[field] = config.*member;
     }
@@ -241,6 +259,7 @@ OrderedJson describe(const std::string& folder, const slm::EstimateOptions& esti
   json["parameters"] = contents.parameters;
   json["weight_bytes"] = contents.bytes;
   json["tensors"] = contents.tensors_by_type;
+  json["ignored_tensors"] = ignored_of(checkpoint);
   json["held_as"] = formats_of(checkpoint);
   json["quantization"] = quantization_of(contents);
   if (contents.blocked) json["quantization"] = checkpoint.gguf() ? "GGUF blocks" : "MXFP4 blocks";

@@ -2,6 +2,7 @@
 #if SLM_HAS_SERVER
 
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <memory>
 
@@ -14,6 +15,7 @@
 #include "http/server.hpp"
 #include "serve_models.hpp"
 #include "slm/adapters.hpp"
+#include "tools/cli/ranks.hpp"
 #include "tools/cli/system.hpp"
 
 namespace cli {
@@ -29,13 +31,13 @@ struct ServeOptions {
   slm::EngineOptions engine{.cache_memory = std::size_t{4} << 30};
   serve::HttpOptions http = {};
   serve::ReadingOptions reading;
-  std::vector<std::string> names, adapters, origins;
+  std::vector<std::string> names, tags, adapters, origins;
   slm::AdapterStoreOptions store{.host_memory = std::size_t{4} << 30};
   bool update_adapters = false, generation_config = false;
   std::vector<std::string> defaults;
-  bool any_name = false;
+  bool any_name = false, prefills = false;
   std::string key_file, slot_folder;
-  bool insecure = false, no_page = false, no_slots = false, no_metrics = false, json = false;
+  bool cors_credentials = false, insecure = false, no_page = false, no_slots = false, no_metrics = false, json = false;
   double drain_delay = 0, drain_timeout = 30;
 };
 
@@ -57,17 +59,6 @@ std::vector<std::string> read_keys(const std::string& path) {
   return keys;
 }
 
-std::string fingerprint_of(const ModelOptions& models) {
-  if (models.backend != "cpu") return models.backend;
-  const slm::backend::Isa isa = slm::backend::resolve(models.cpu.isa);
-  std::string name = slm::text("cpu-", slm::backend::name_of(isa));
-  if (models.cpu.activations == slm::backend::Int4Activations::bits8) name += "-a8";
-  if (models.cpu.dense_activations != slm::backend::DenseActivations::exact && slm::backend::has_bf16_products(isa)) {
-    name += slm::text('-', slm::backend::name_of(models.cpu.dense_activations));
-  }
-  return name;
-}
-
 void add_counters(serve::MetricsPage& page, const serve::HttpCounters& counters) {
   page.gauge("slm:open_connections", "Open client connections.", static_cast<double>(counters.connections));
   page.gauge("slm:open_streams", "Answers being streamed.", static_cast<double>(counters.streams));
@@ -75,20 +66,6 @@ void add_counters(serve::MetricsPage& page, const serve::HttpCounters& counters)
                static_cast<double>(counters.slow_readers));
   page.counter("slm:http_refused", "Requests and connections refused before routing.",
                static_cast<double>(counters.refused));
-}
-
-/// The sampling defaults of generation_config.json.
-OrderedJson json_of(const slm::SuggestedSampling& suggested) {
-  OrderedJson json = OrderedJson::object();
-  const auto add = [&json](const char* name, const auto& value) {
-    if (value) json[name] = *value;
-  };
-  add("temperature", suggested.temperature);
-  add("top_k", suggested.top_k);
-  add("top_p", suggested.top_p);
-  add("min_p", suggested.min_p);
-  add("repetition_penalty", suggested.repetition_penalty);
-  return json;
 }
 
 /// Adapters named on the command line are loaded now and pinned.
@@ -138,10 +115,19 @@ void announce(const OrderedJson& started, const std::string& address, int port, 
   }
 }
 
+constexpr const char* load_ended = "serve.load-ended";
+
 /// Adapters are those of the command line.
+/// is_over: whether the server is to end, and the load with it.
 serve::LoadedModel load_model(const ServeOptions& options, const std::string& target, const std::string& draft,
-                              const std::vector<std::string>& names) {
-  Loader loader(options.models);
+                              const std::vector<std::string>& names, const std::function<bool()>& is_over) {
+  ModelOptions models = options.models;
+  if (rank_count() == 1) {  // other ranks would wait for this one
+    models.check = [&is_over] {
+      if (is_over()) throw slm::Error(load_ended, "the server was stopped while a model loaded", "Start it again");
+    };
+  }
+  Loader loader(models);
   const slm::AnyModel model = loader.load(target);
   DraftingOptions drafting = options.drafting;
   drafting.draft = draft;
@@ -149,6 +135,7 @@ serve::LoadedModel load_model(const ServeOptions& options, const std::string& ta
   serve::ServedModel served = serve::describe_model(target, names, model, options.chat, fingerprint_of(options.models));
   if (!options.several.given()) served.adapters = make_store(options, served.names, model);
   served.any_name = options.any_name;
+  served.prefills = options.prefills;
   if (options.generation_config) served.suggested = model.info().sampling;
   return {std::move(served), serve::make_service(std::move(drafter), model, options.engine)};
 }
@@ -159,8 +146,8 @@ serve::ModelList list_models(const ServeOptions& options) {
   list.outline = [&options](const serve::ModelSource& source) {
     return outline_of(source, options.models, options.engine);
   };
-  list.load = [&options](const serve::ModelSource& source) {
-    serve::LoadedModel loaded = load_model(options, source.path, source.draft, {source.name});
+  list.load = [&options](const serve::ModelSource& source, const std::function<bool()>& is_over) {
+    serve::LoadedModel loaded = load_model(options, source.path, source.draft, {source.name}, is_over);
     if (const std::string& notice = loaded.model.chat_notice; !notice.empty()) {
       std::cerr << slm::text(source.name, ": ", notice, "\n");
     }
@@ -183,13 +170,14 @@ void run_server(ServeOptions options) {
   limits.most_waiting = options.engine.max_requests;
   limits.reading.defaults = serve::parse_defaults(options.defaults);
   limits.load_adapters = options.update_adapters;
+  limits.tags = options.tags;
   limits.page = !options.no_page;
   limits.slots = !options.no_slots;
   limits.metrics = !options.no_metrics;
   limits.slot_folder = slm::path_of(options.slot_folder);
   std::vector<std::string> origins;
   for (const std::string& origin : options.origins) origins.push_back(serve::parse_origin(origin));
-  options.http.cors = serve::CorsPolicy(std::move(origins));
+  options.http.cors = serve::CorsPolicy(std::move(origins), options.cors_credentials);
   options.http.error_body = [](int status, std::string_view message) {
     return slm::json_text(serve::error_json({status, "serve.bad-http", std::string{message}}));
   };
@@ -208,7 +196,8 @@ void run_server(ServeOptions options) {
     for (const serve::ModelSource& source : list.sources) started["models"].push_back(source.name);
     api = std::make_unique<serve::Api>(std::move(list), std::move(limits));
   } else {
-    serve::LoadedModel only = load_model(options, options.target, options.drafting.draft, options.names);
+    serve::LoadedModel only = load_model(options, options.target, options.drafting.draft, options.names,
+                                         [&signals] { return signals.comes_within(std::chrono::milliseconds(0)); });
     const serve::ServedModel& model = only.model;
     const std::string& notice = model.chat_notice;
     started = {{"model", model.names.front()},
@@ -276,6 +265,7 @@ void add_serve(CLI::App& program) {
   of_target(command.add_option(
       "--served-model-name", options->names,
       "name of the model for clients; further names are aliases; default: the name of its folder or file"));
+  of_target(command.add_option("--tag", options->tags, "tag of the model in /models; may be repeated"))->take_all();
   command.add_flag("--any-model-name", options->any_name, "answer requests for unknown models with the first model");
   command
       .add_option("--default", options->defaults,
@@ -323,11 +313,20 @@ void add_serve(CLI::App& program) {
         return serve::parse_origin(origin).empty() ? "expected SCHEME://HOST, SCHEME://HOST:PORT, localhost or *" : "";
       })
       ->take_all();
+  command
+      .add_flag("--cors-credentials", options->cors_credentials,
+                "let these pages send the browser's credentials, such as cookies that a proxy asks for")
+      ->needs("--cors-origin");
   command.add_flag("--insecure", options->insecure, "listen on a public address without keys");
   command.add_option("--max-requests", options->engine.max_requests, "maximum number of queued and running requests")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command.add_option("--max-running", options->engine.max_running, "maximum number of running requests")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      .add_option("--prompt-rows", options->engine.prompt_rows,
+                  "maximum number of prompt tokens per step; a small number delays other requests less")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command
@@ -364,6 +363,10 @@ void add_serve(CLI::App& program) {
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   add_chat_options(command, options->chat);
+  command.add_flag("--tools-as-text", options->chat.tools_as_text,
+                   "let chats have tools although the chat template shows none: as texts of messages");
+  command.add_flag("--prefill-assistant", options->prefills,
+                   "continue the last message of a chat if it is the assistant's, as llama.cpp does");
   add_model_options(command, options->models);
   command.add_flag(
       "--json", options->json,
@@ -373,7 +376,11 @@ void add_serve(CLI::App& program) {
       const bool has_draft = draft->count() > 0 || named->count() > 0;
       if (option->count() > 0 && !has_draft) throw CLI::RequiresError(option->get_name(), draft->get_name());
     }
-    run_server(*options);
+    try {
+      run_server(*options);
+    } catch (const slm::Error& error) {
+      if (error.id() != load_ended) throw;
+    }
   });
 }
 

@@ -67,6 +67,30 @@ std::vector<serve::ModelSource> sources_in(const std::string& folder) {
 
 }  // namespace
 
+std::string fingerprint_of(const ModelOptions& models) {
+  if (models.backend != "cpu") return models.backend;
+  const slm::backend::Isa isa = slm::backend::resolve(models.cpu.isa);
+  std::string name = slm::text("cpu-", slm::backend::name_of(isa));
+  if (models.cpu.activations == slm::backend::Int4Activations::bits8) name += "-a8";
+  if (models.cpu.dense_activations != slm::backend::DenseActivations::exact && slm::backend::has_bf16_products(isa)) {
+    name += slm::text('-', slm::backend::name_of(models.cpu.dense_activations));
+  }
+  return name;
+}
+
+OrderedJson json_of(const slm::SuggestedSampling& suggested) {
+  OrderedJson json = OrderedJson::object();
+  const auto add = [&json](const char* name, const auto& value) {
+    if (value) json[name] = *value;
+  };
+  add("temperature", suggested.temperature);
+  add("top_k", suggested.top_k);
+  add("top_p", suggested.top_p);
+  add("min_p", suggested.min_p);
+  add("repetition_penalty", suggested.repetition_penalty);
+  return json;
+}
+
 std::vector<serve::ModelSource> model_sources(const ModelsOptions& options) {
   std::vector<serve::ModelSource> sources;
   for (const std::string& named : options.named) sources.push_back(parse_source(named));

@@ -1,4 +1,4 @@
-// The options of slm serve for several models.
+// The models of slm serve: their options, and their properties in answers.
 #pragma once
 
 #if SLM_HAS_SERVER
@@ -19,6 +19,12 @@ struct ModelsOptions {
 
   bool given() const { return !named.empty() || !folder.empty(); }
 };
+
+/// The backend in the fingerprint of a model.
+std::string fingerprint_of(const ModelOptions& models);
+
+/// The sampling defaults of generation_config.json.
+OrderedJson json_of(const slm::SuggestedSampling& suggested);
 
 /// The models that the options name. Throws serve.model-list.
 std::vector<serve::ModelSource> model_sources(const ModelsOptions& options);

@@ -137,6 +137,10 @@ std::vector<std::string> traits_of(const slm::Checkpoint& checkpoint) {
   with(slm::text("MLPs of ", shapes.ffn).c_str(), shapes.wide_mlps);
   add(shapes.inputs != 0, slm::text("an own input of each layer, ", shapes.inputs, " wide"));
   add(shapes.value_norm, "a norm of every value head");
+  add(config.has_streams(), slm::text(config.streams.count, " residual streams"));
+  add(config.streams.low_rank != 0, slm::text("a branch of rank ", config.streams.low_rank, " beside attention"));
+  const auto drops = [&](int layer) { return settings.gate_cutoff(layer) > -std::numeric_limits<float>::infinity(); };
+  if (settings.drops_gates()) traits.push_back("MLPs that drop gates" + of_layers(drops));
   traits.push_back(positions_of(config, settings));
   const std::vector<bool>& unrotated = settings.unrotated_layers;
   const auto still = std::count(unrotated.begin(), unrotated.end(), true);

@@ -13,8 +13,8 @@
  * Threads. Models, tokenizers, templates, constraints and adapters are immutable: any number of threads may use them.
  * Generators, sessions, streams and answers: one thread at a time for each handle. Functions that any thread may call
  * at any time: slm_generator_cancel, slm_engine_submit, slm_engine_stop, slm_answer_cancel. One thread at a time may
- * be in slm_engine_step, slm_engine_step_for or slm_engine_run. No thread may use a handle while another one releases it. Callbacks run in
- * the thread that called the library, except `wake`, which runs in the thread of the engine.
+ * be in slm_engine_step, slm_engine_step_for or slm_engine_run. No thread may use a handle while another one releases
+ * it. Callbacks run in the thread that called the library, except `wake`, which runs in the thread of the engine.
  *
  * Structs. The member `size` is sizeof the struct; all other members may be zero, which means the default. Later
  * versions append members. A struct of an older header is accepted; a longer one only if the members that this library
@@ -27,12 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if !defined(SLM_API_BUILD)
-#define SLM_API
-#elif defined(_WIN32)
-#define SLM_API __declspec(dllexport)
-#else
-#define SLM_API __attribute__((visibility("default")))
+#ifndef SLM_API
+#define SLM_API /* The build of libslm defines it to export the functions. */
 #endif
 
 #ifdef __cplusplus

@@ -269,9 +269,11 @@ TEST_CASE("Python's files are read-only, a small folder is writable, nothing els
     attempts.push_back("open('" + path + "')");
   }
   CHECK(successes(inside, attempts) == "");
-  const std::string use = "assert os.listdir('/tmp') == [] and os.getcwd() == '/tmp'; open('note', 'w').write('a')";
+  const std::string name = folder.path().filename().string() + "-inside";  // no other program has a file of this name
+  const std::string use =
+      "assert os.listdir('/tmp') == [] and os.getcwd() == '/tmp'; open('" + name + "', 'w').write('a')";
   CHECK(successes(inside, {use}) == use + " -> done;");
-  CHECK_FALSE(std::filesystem::exists("/tmp/note"));
+  CHECK_FALSE(std::filesystem::exists("/tmp/" + name));
   const std::string files = "[open(str(i), 'wb').write(bytes(1 << 20)) for i in range(30)]";
   const std::string large = "open('large', 'wb').write(bytes(20 << 20))";
   CHECK(successes(inside, {files}) == files + " -> No space left on device;");

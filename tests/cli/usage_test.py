@@ -126,6 +126,18 @@ class Usage(ProgramTest):
         self.assertEqual(shaped["shapes"]["borrowing"], [3, 4])
         self.assertEqual(shaped["kv_cache_bytes_per_token"]["f32"], 2 * 2 * (12 + 12 + 20) * 4)
         self.assertIn("keys and values of an earlier layer in 2 of 5 layers", shaped["traits"])
+        streams = self.as_json("info", MODELS / "gemma3n")
+        self.assertEqual(streams["streams"], {"count": 4, "low_rank": 8, "scaled": True})
+        self.assertLess({"4 residual streams", "a branch of rank 8 beside attention", "MLPs that drop gates in 2 of 5 layers"},
+                        set(streams["traits"]))
+        self.assertEqual(streams["ignored_tensors"], {})
+        ignored = self.as_json("info", MODELS / "qwen35")["ignored_tensors"]  # the vision part, a layer for a second token
+        stored = tensors_of(MODELS / "qwen35")
+        for group, prefix in (("model.visual.*", "model.visual."), ("mtp.*", "mtp.")):
+            sizes = [size for name, (_, size) in stored.items() if name.startswith(prefix)]
+            self.assertEqual(ignored.pop(group), {"tensors": len(sizes), "bytes": sum(sizes)})
+        self.assertEqual(ignored, {})
+        self.assertRegex(self.ok("info", MODELS / "qwen35").out, r"\nignored_tensors +[^\n]*mtp\.\*: tensors: [0-9]+, bytes")
         hybrid = self.as_json("info", MODELS / "lfm2")  # 2 of 6 layers attend, with 2 heads of 10 numbers
         self.assertEqual(hybrid["mixer_layers"], [0, 1, 3, 5])
         self.assertEqual(hybrid["kv_cache_bytes_per_token"]["f32"], 2 * 2 * 2 * 10 * 4)

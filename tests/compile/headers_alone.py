@@ -16,6 +16,9 @@ VENDORS = re.compile(r"(backend/gpu/[a-z]+/(lane|runtime)_(cuda|hip|vendor)|rank
 BASES = ["slm/io/json.hpp", "slm/io/checkpoint.hpp", "slm/text/tokenizer.hpp", "slm/backend/cpu/cpu.hpp",
          "slm/awq/float_layer.hpp", "slm/model/load.hpp"]
 
+# The shapes of the known models are checked where their list is used.
+USE_OF_ALL = "int main() { return slm::visit(slm::KnownModels{}, slm::ModelConfig{}, [](auto...) {}) ? 1 : 0; }"
+
 
 def includes_of(include):
     """Every header, with its direct and indirect includes."""
@@ -63,7 +66,8 @@ def main():
         def compile_one(source_headers):
             text = "".join(f'#include "{header}"\n' for header in source_headers)
             bases = [base for base in BASES if len(source_headers) == 1 and base in includes[source_headers[0]]]
-            return syntax_only(arguments.compiler, arguments.root, f"{text}{text}int main() {{}}\n", "-Werror", *library,
+            main_function = USE_OF_ALL if arguments.together else "int main() {}"
+            return syntax_only(arguments.compiler, arguments.root, f"{text}{text}{main_function}\n", "-Werror", *library,
                                *(["-include", str(precompiled(bases[-1]))] if bases else []))
 
         if not arguments.together:

@@ -24,10 +24,9 @@ int main(int, char** arguments) { std::cout << count(arguments[1]) << other(argu
 STARTS = {
     "default": "",
     "1": "#define SLM_IMPLEMENTATION 1\n",
-    "empty": "#define SLM_IMPLEMENTATION\n",
     "0": "#define SLM_IMPLEMENTATION 0\n",
-    "adapters": "#include <slm/adapters.hpp>\n",
-    "adapters_0": "#define SLM_IMPLEMENTATION 0\n#include <slm/adapters.hpp>\n",
+    "template": "#include <slm/text/jinja/template.hpp>\n",
+    "template_0": "#define SLM_IMPLEMENTATION 0\n#include <slm/text/jinja/template.hpp>\n",
     "late": f"#include <{HEADER}>\n#define SLM_IMPLEMENTATION 0\n#include <slm/speculative.hpp>\n",
 }
 
@@ -36,9 +35,8 @@ PROGRAMS = [
     ("default", "default", None),
     ("default", "0", None),
     ("1", "0", None),
-    ("empty", "0", None),
-    ("adapters", "adapters_0", None),
-    ("default", "adapters_0", "one_source_must_include_slm_adapters_hpp_without_SLM_IMPLEMENTATION_0"),
+    ("template", "template_0", None),
+    ("default", "template_0", "one_source_must_include_slm_text_jinja_template_hpp_without_SLM_IMPLEMENTATION_0"),
     ("0", "0", "one_source_must_include_slm_text_tokenizer_hpp_without_SLM_IMPLEMENTATION_0"),
     ("1", "1", "two_sources_of_this_program_define_SLM_IMPLEMENTATION_1"),
     ("default", "late", "a header of slm was included before SLM_IMPLEMENTATION was defined: define it first"),

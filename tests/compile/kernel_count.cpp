@@ -20,8 +20,6 @@ void use(const char* folder) {
 int main(int, char** arguments) {
   use<slm::configs::AmdLlama_135M>(arguments[1]);
 #if SLM_MODELS > 1
-  use<slm::configs::SmolLM2_135M>(arguments[1]);
   use<slm::configs::Llama32_1B>(arguments[1]);
-  use<slm::configs::Llama2_13B>(arguments[1]);
 #endif
 }

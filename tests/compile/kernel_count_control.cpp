@@ -13,9 +13,7 @@ int keyed_on_config(int row) {
 int use(int row) {
   int sum = slm::backend::keyed_on_config<slm::configs::AmdLlama_135M>(row);
 #if SLM_MODELS > 1
-  sum += slm::backend::keyed_on_config<slm::configs::SmolLM2_135M>(row);
   sum += slm::backend::keyed_on_config<slm::configs::Llama32_1B>(row);
-  sum += slm::backend::keyed_on_config<slm::configs::Llama2_13B>(row);
 #endif
   return sum;
 }

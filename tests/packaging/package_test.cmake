@@ -41,12 +41,8 @@ foreach(way package fetch)
     message(FATAL_ERROR "too few configs were compared: ${output}")
   endif()
 
-  # Once with slm's functions in the application's sources, once with slm::compiled.
-  set(compiled OFF)
-  if(way STREQUAL "package")
-    set(compiled ON)
-  endif()
-  run("${CMAKE_COMMAND}" -S "${app}" -B "${SCRATCH}/${way}" ${settings} ${found} -D EMBED_WAY=${way} -D EMBED_COMPILED=${compiled})
+  # Both with slm's functions in the application's sources. packaging/pages links slm::compiled.
+  run("${CMAKE_COMMAND}" -S "${app}" -B "${SCRATCH}/${way}" ${settings} ${found} -D EMBED_WAY=${way})
   run("${CMAKE_COMMAND}" --build "${SCRATCH}/${way}")
   run("${SCRATCH}/${way}/app" "${SOURCE}/examples/demo_pair/draft" "${SOURCE}/examples/demo_pair/target")
   message("${way}: ${output}")

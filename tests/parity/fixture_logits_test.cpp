@@ -141,12 +141,12 @@ TEST_CASE("GGUF files of llama.cpp's converter from fixture models give the expe
 TEST_CASE("GGUF files of newer families give the expected logits") {
   const std::string name = GENERATE(
       "apertus", "arcee", "cohere2", "ernie4_5", "exaone4-1.2b", "exaone4-32b", "falcon-7b", "gemma", "gemma2",
-      "gemma3-270m", "gemma3-linear", "gemma4-e2b", "gemma4-moe", "glm4", "gptneox-parallel", "gptneox-serial",
-      "granite", "hunyuan-dense", "internlm2", "llama-linear", "llama-yarn", "minicpm", "ministral3", "nemotron",
-      "olmo2", "olmo3", "phi4-mini", "qwen2-yarn", "lfm2", "lfm2moe", "qwen35", "qwen35-mha", "qwen35moe", "qwen3next",
-      "granitehybrid", "granitehybrid-moe", "falcon-h1", "nemotron-h", "smollm3", "stablelm-1.6b", "stablelm-12b",
-      "starcoder2-full", "seed_oss", "qwen3moe", "mixtral", "olmoe", "qwen2moe", "granitemoe", "granitemoeshared",
-      "ernie4.5-moe", "gpt-oss", "deepseek-v3", "glm4-moe-lite", "deepseek-v2-lite");
+      "gemma3-270m", "gemma3-linear", "gemma3n", "gemma4-e2b", "gemma4-moe", "glm4", "gptneox-parallel",
+      "gptneox-serial", "granite", "hunyuan-dense", "internlm2", "llama-linear", "llama-yarn", "minicpm", "ministral3",
+      "nemotron", "olmo2", "olmo3", "phi4-mini", "qwen2-yarn", "lfm2", "lfm2moe", "qwen35", "qwen35-mha", "qwen35moe",
+      "qwen3next", "granitehybrid", "granitehybrid-moe", "falcon-h1", "nemotron-h", "smollm3", "stablelm-1.6b",
+      "stablelm-12b", "starcoder2-full", "seed_oss", "qwen3moe", "mixtral", "olmoe", "qwen2moe", "granitemoe",
+      "granitemoeshared", "ernie4.5-moe", "gpt-oss", "deepseek-v3", "glm4-moe-lite", "deepseek-v2-lite");
   CAPTURE(name);
   const auto path = fixture(text("gguf/", name, ".gguf"));
   compare_scaled(path, read_golden(fixture(text("models/", name))));

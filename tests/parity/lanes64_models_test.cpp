@@ -27,11 +27,6 @@ TEST_CASE("mixtures of experts on 64 lanes give the expected logits, in whatever
 }
 
 TEST_CASE("a model with layers of different shapes on 64 lanes is refused") {
-  const auto folder = fixture("models/gemma4-e2b");
+  const auto folder = fixture(GENERATE("models/gemma4-e2b", "models/gemma3n"));
   CHECK(error_id([&] { return load(folder, Lanes64(0)); }) == "model.layer-shapes");
-}
-
-TEST_CASE("a model with recurrent layers on 64 lanes is refused") {
-  const auto folder = fixture("models/lfm2");
-  CHECK(error_id([&] { return load(folder, Lanes64(0)); }) == "model.recurrent-layers");
 }

@@ -18,14 +18,14 @@ TEST_CASE("a GGUF file of every block type on lanes gives the logits of its dequ
   check_goldens(load(path, backend::Lanes64{}), goldens, 0.15);
 }
 
-TEST_CASE("speculation on a GGUF file of every block type gives plain text on lanes") {
+TEST_CASE("speculation on a GGUF file of every block type gives plain text on lanes", "[long]") {
   const auto path = fixture("gguf/all-types.gguf");
   const LoadOptions floats{.weights = WeightType::bf16};  // a similar model
   check_speculation_of([&] { return load(path, backend::Lanes32{}, floats); },
                        [&] { return load(path, backend::Lanes32{}); });
 }
 
-TEST_CASE("a row's bits do not depend on other sequences with weights in blocks") {
+TEST_CASE("a row's bits do not depend on other sequences with weights in blocks", "[long]") {
   const auto path = fixture("gguf/all-types.gguf");
   check_batches(path, backend::Lanes32{}, backend::Lanes32{1}, 5, 7);
   check_batches(path, backend::Lanes64{1}, backend::Lanes64{}, 2, 8);

@@ -29,7 +29,7 @@ TEST_CASE("families of every kind on 64 lanes: any number of devices gives the b
     check_devices<Queued64>(fixture(text("models/", name)), {Ranks{2 + turn++ % 3}}, answers);
 }
 
-TEST_CASE("pipeline stages on devices give the bits of one device") {
+TEST_CASE("pipeline stages on devices give the bits of one device", "[long]") {
   for (const char* name : {"llama-bias", "opt-postln-proj"})
     check_devices<Queued32>(fixture(text("models/", name)), {{2, 2}, {4, 2}}, answers);
   check_devices<Queued64>(demo_pair("target"), {{3, 3}, {4, 2}}, answers);
@@ -40,10 +40,14 @@ TEST_CASE("a model without a part on the first rank has the bits of one device")
   check_devices<Queued64>(demo_pair("target"), {{3, 1, true}}, answers);
 }
 
-TEST_CASE("four-bit layers, GGUF's blocks and caches of every format: any number of devices gives the bits of one") {
+TEST_CASE("four-bit layers and a cache of int8: any number of devices gives the bits of one") {
+  check_devices<Queued32>(demo_pair("target-int4"), {{3}}, answers, {}, {.cache_format = KvFormat::int8});
+}
+
+TEST_CASE("four-bit layers, blocks and caches of other formats: devices give the bits of one", "[long]") {
   const LoadOptions as_stored{};
-  check_devices<Queued32>(demo_pair("target-int4"), {{2}, {3}}, answers, as_stored);
-  check_devices<Queued64>(demo_pair("target-int4"), {{3}}, answers, as_stored, {.cache_format = KvFormat::int8});
+  check_devices<Queued32>(demo_pair("target-int4"), {{2}, {4}}, answers, as_stored);
+  check_devices<Queued64>(demo_pair("target-int4"), {{3}}, answers, as_stored);
   check_devices<Queued32>(fixture("gguf/all-types.gguf"), {{2}, {4}}, answers, as_stored,
                           {.cache_format = KvFormat::bf16});
   const TemporaryFolder folder;
@@ -52,7 +56,7 @@ TEST_CASE("four-bit layers, GGUF's blocks and caches of every format: any number
   check_devices<Queued64>(folder.path(), {{2}}, answers, as_stored);
 }
 
-TEST_CASE("prompts with more rows than recorded steps, whose memory grows in a step, have the bits of one device") {
+TEST_CASE("prompts with more rows than recorded steps have the bits of one device", "[long]") {
   const auto read = [](const AnyModel&, const AnyModel& model) {
     Bits bits;
     Sequence texts[] = {model.sequence(), model.sequence()};

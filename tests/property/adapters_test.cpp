@@ -39,7 +39,7 @@ TEMPLATE_TEST_CASE("in every family an adapter has the results of merged weights
   std::uint64_t seed = 0;
   std::vector<const char*> names(std::begin(adapted_fixtures), std::end(adapted_fixtures));
   for (const char* name : {"lfm2", "lfm2-conv4-bias", "granitehybrid", "falcon-h1-norm", "qwen35-text", "qwen3next",
-                           "gemma4-e2b", "gemma4-moe", "deepseek-v3"})
+                           "gemma3n", "gemma4-e2b", "gemma4-moe", "deepseek-v3"})
     names.push_back(name);  // which only these backends run
   for (const char* name : names) {
     const Checkpoint checkpoint(fixture(text("models/", name)));

@@ -159,7 +159,7 @@ TEMPLATE_TEST_CASE("in every format of the cache: the same bits in any batch, tr
                    backend::Reference, backend::Cpu) {
   const bool slow = std::string(TestType::name) == "reference";
   for (const char* name : {"llama3-gqa-scaled-tied", "mistral-swa8", "qwen3-qknorm-headdim", "phi-partial",
-                           "mpt-alibi-4h", "gpt2", "qwen35-text", "falcon-h1", "gpt-oss-trunc"}) {
+                           "mpt-alibi-4h", "gpt2", "qwen35-text", "falcon-h1", "gpt-oss-trunc", "gemma3n"}) {
     for (const KvFormat format : kv_formats) {
       const AnyModel model = load(fixture(text("models/", name)), TestType{}, {.cache_format = format});
       int wrong = 0;

@@ -281,7 +281,7 @@ TEST_CASE("concurrent texts of a tenant compute their common pages once") {
       request.sampling.seed = static_cast<std::uint64_t>(i);
       request.sampling.ignore_end_tokens = true;
       request.tenant = request.sampling.seed % tenants;
-      if (i == 7) request.prompt[200] ^= 1;  // only three pages are from the others
+      if (i == 7) request.prompt[200] ^= 1;  // three pages, and 8 positions if computed, are from the others
       answers.push_back(engine.submit(request));
     }
     rows = 0;
@@ -291,8 +291,44 @@ TEST_CASE("concurrent texts of a tenant compute their common pages once") {
   };
   for (const double step_seconds : {1e-9, 10.0}) {
     CHECK(rows_of(false, step_seconds) == 8 * (299 + 4));
-    CHECK(rows_of(true, step_seconds) == 299 + 6 * (299 - 256) + (299 - 192) + 8 * 4);
+    CHECK(rows_of(true, step_seconds) == 299 + 6 * (299 - 256) + (299 - 200) + 8 * 4);
     CHECK(rows_of(true, step_seconds, 2) == 2 * 299 + 5 * (299 - 256) + (299 - 192) + 8 * 4);
     CHECK(rows_of(true, step_seconds, 8) == 8 * (299 + 4));
+  }
+}
+
+TEST_CASE("a step has no more prompt rows than the options say, and a request's progress begins with the cache") {
+  const AnyModel model = load(demo_pair("target"), backend::Cpu({.threads = 1}));
+  std::size_t most = 0;
+  const Watched watched{model, [&](const Batch& batch) {
+                          std::size_t rows = 0;
+                          for (const Batch::Item& item : batch.items()) rows += item.count;
+                          most = std::max(most, rows);
+                        }};
+  using Progress = std::vector<std::pair<std::size_t, std::size_t>>;
+  for (const std::size_t prompt_rows : {0, 1, 40, 2048}) {
+    Engine engine{Drafter{}, watched, {.step_seconds = 10, .prompt_rows = prompt_rows}};
+    Progress progress[3];
+    const auto submit = [&](std::size_t i) {
+      Request request{.prompt = some_text(1 + i % 2, 150, model.info().vocab), .sampling = {.max_new_tokens = 2}};
+      if (i == 2) request.prompt[140] ^= 1;
+      request.progress = [&progress, i](std::size_t read, std::size_t of) { progress[i].emplace_back(read, of); };
+      return engine.submit(request);
+    };
+    most = 0;
+    const Answer first = submit(0), second = submit(1);
+    engine.run();
+    const std::size_t limit = std::max<std::size_t>(prompt_rows, 1);
+    CHECK(most <= limit + 2);  // and one row of each answer
+    const Answer again = submit(2);
+    engine.run();
+    for (const Progress& one : progress) {
+      REQUIRE(one.size() >= 2);
+      CHECK(std::is_sorted(one.begin(), one.end()));
+      CHECK(one.back() == std::pair<std::size_t, std::size_t>{149, 149});
+    }
+    CHECK(progress[0].front() == std::pair<std::size_t, std::size_t>{0, 149});
+    CHECK(progress[2].front() == std::pair<std::size_t, std::size_t>{140, 149});
+    if (prompt_rows == 40) CHECK(progress[2].size() == 2);
   }
 }

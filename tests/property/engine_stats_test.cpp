@@ -66,6 +66,8 @@ TEST_CASE("the times of a request follow the test's clock") {
   // A prompt of 600 takes two steps, and each token one more.
   const EngineStats stats = engine.stats();
   CHECK(stats.steps == 14);
+  CHECK(stats.step_requests == 14);
+  CHECK(stats.longest_text == 605);
   CHECK(stats.step_seconds.sum == 14);
   CHECK(stats.queue_seconds.sum == 0 + 7);
   CHECK(stats.prefill_seconds.sum == 3 + 3);
@@ -77,6 +79,20 @@ TEST_CASE("the times of a request follow the test's clock") {
   CHECK(stats.inference_seconds.sum == 7 + 7);
   CHECK(stats.request_seconds.sum == 7 + 14);
   CHECK(stats.step_tokens.sum == 2 * 605);
+}
+
+TEST_CASE("the longest text and the requests of all steps are those of concurrent requests") {
+  const ToyOptions options{.vocab = 12, .seed = 3};
+  Engine engine{Drafter{}, ToyModel{options}, {.step_seconds = 10}};
+  Request one{.prompt = some_text(1, 20, 12), .sampling = {.max_new_tokens = 5}}, other = one;
+  one.sampling.ignore_end_tokens = other.sampling.ignore_end_tokens = true;
+  other.prompt.resize(10);
+  other.sampling.max_new_tokens = 30;
+  Answer first = engine.submit(one), second = engine.submit(other);
+  engine.run();
+  CHECK(engine.stats().longest_text == 40);
+  CHECK(engine.stats().steps == 31);
+  CHECK(engine.stats().step_requests == 6 + 31);
 }
 
 TEST_CASE("tokens, drafts and finish reasons add up to those of the answers") {
@@ -169,7 +185,7 @@ TEST_CASE("a failing draft only slows down its request, and is counted") {
   CHECK(by(engine.stats(), FinishReason::error) == 0);
 }
 
-TEST_CASE("an answer's reused tokens are the cached pages of another text") {
+TEST_CASE("an answer's reused tokens are the cached positions of another text") {
   const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
   Engine engine{Drafter{}, model};
   const auto ask = [&](int length, Logprobs logprobs = {}, std::uint64_t tenant = 0) {
@@ -181,12 +197,27 @@ TEST_CASE("an answer's reused tokens are the cached pages of another text") {
     return answer.stats().reused_tokens;
   };
   CHECK(ask(150) == 0);
-  CHECK(ask(150) == 128);
-  CHECK(ask(128) == 64);  // the last token is processed for its logits
+  CHECK(ask(150) == 149);  // the last token is processed for its logits
+  CHECK(ask(128) == 127);
   CHECK(ask(129) == 128);
   CHECK(ask(150, {.prompt = true}) == 0);
-  CHECK(ask(60) == 0);
+  CHECK(ask(60) == 59);
   CHECK(ask(150, {}, 7) == 0);  // another tenant's pages are not found
-  CHECK(ask(150, {}, 7) == 128);
-  CHECK(ask(150) == 128);
+  CHECK(ask(150, {}, 7) == 149);
+  CHECK(ask(150) == 149);
+}
+
+TEST_CASE("a request that has reused the beginning of a page waits for the pages that another one computes") {
+  const AnyModel model = load(fixture("models/llama3-gqa-scaled-tied"), backend::Cpu({.threads = 1}));
+  Engine engine{Drafter{}, model};
+  const auto submit = [&](int length) {
+    return engine.submit({.prompt = some_text(1, length, model.info().vocab),
+                          .sampling = {.max_new_tokens = 3, .ignore_end_tokens = true}});
+  };
+  const Answer before = submit(100);
+  engine.run();
+  Answer first = submit(240), second = submit(240);
+  engine.run();
+  CHECK(first.stats().reused_tokens == 100);
+  CHECK(second.stats().reused_tokens == 192);
 }

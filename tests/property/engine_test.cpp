@@ -119,7 +119,7 @@ TEST_CASE("answers do not depend on other requests of the engine") {
 
 TEST_CASE("a real model's answers survive preemption and shared pages") {
   const std::string name = GENERATE("llama3-gqa-scaled-tied", "lfm2moe", "qwen35-text", "granitehybrid-moe",
-                                    "falcon-h1", "gpt-oss-trunc", "gemma4-e2b", "deepseek-v3");
+                                    "falcon-h1", "gpt-oss-trunc", "gemma3n", "gemma4-e2b", "deepseek-v3");
   CAPTURE(name);
   const AnyModel model = load(fixture("models/" + name), backend::Cpu({.threads = 2}));
   std::vector<Request> requests = requests_of(5, model.info().vocab, 24, 30);

@@ -23,7 +23,7 @@ namespace {
 /// and values, and keys as values.
 const std::vector<std::string> names{"lfm2moe",    "qwen35-text",    "qwen3next",     "granitehybrid-moe",
                                      "falcon-h1",  "nemotron-h-moe", "gpt-oss-trunc", "qwen3moe",
-                                     "gemma4-e2b", "gemma4-moe",     "deepseek-v3"};
+                                     "gemma4-e2b", "gemma4-moe",     "gemma3n",       "deepseek-v3"};
 
 AnyModel target_of(const std::string& name) { return load(fixture("models/" + name), backend::Cpu{2}); }
 AnyModel draft_of(const std::string& name) {

@@ -1,78 +1,20 @@
 // Texts with a common prefix share pages. A reused page has the bits of a computed one, for any concurrent runs, forks,
 // rollbacks, rejections and memory pressure. The index never causes a rejection.
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/backend/reference/reference.hpp"
-#include "slm/model/kv_memory.hpp"
-#include "slm/model/load.hpp"
-#include "slm/model/paged_sequence.hpp"
 #include "support/errors.hpp"
-#include "support/paths.hpp"
-#include "support/toy_models.hpp"
+#include "support/shared_pages.hpp"
 
 using namespace slm;
 using namespace slm::testing;
 
 namespace {
-
-/// A text and the logits after each of its tokens.
-struct Text {
-  std::vector<Token> tokens;
-  std::vector<float> expected;
-
-  Text(const AnyModel& model, std::vector<Token> all) : tokens(std::move(all)) {
-    Sequence sequence = model.sequence();
-    Batch batch;
-    batch.add(sequence, tokens, {.result = RowResult::logits, .rows = static_cast<int>(tokens.size())});
-    model.forward(batch);
-    const auto rows = batch.logits(0);
-    expected.assign(rows.data, rows.data + rows.size());
-  }
-
-  bool gives(int row, const float* found) const {
-    const std::size_t width = expected.size() / tokens.size();
-    return std::memcmp(found, expected.data() + static_cast<std::size_t>(row) * width, width * sizeof(float)) == 0;
-  }
-};
-
-/// One model, one of its texts and a sharing pool.
-template <class B = backend::Cpu>
-struct Sharing {
-  explicit Sharing(const char* name, int length = 200, std::size_t pages = 0, PrefixHash hash = prefix_hash)
-      : model(load(fixture(text("models/", name)), B{})),
-        whole(model, some_text(1, length, model.info().vocab)),
-        page(model.pool().bytes_of(1)),
-        pool(std::make_shared<const detail::PagedCache>(
-            PagePool(detail::paged(model.pool()).layout(), std::make_unique<KvMemoryOf<B>>(B{}),
-                     {.memory = pages * page, .share_prefixes = true}, hash))) {}
-
-  /// Appends tokens; returns whether the logits of the last one equal those of `text`.
-  bool append(Sequence& sequence, const Text& text, int count) {
-    Batch batch;
-    const int at = sequence.length();
-    batch.add(sequence, std::span(text.tokens).subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(count)),
-              {.result = RowResult::logits});
-    model.forward(batch);
-    return text.gives(at + count - 1, batch.logits(0).data);
-  }
-  Text other(std::uint64_t seed) const {
-    return Text(model, some_text(seed, static_cast<int>(whole.tokens.size()), model.info().vocab));
-  }
-
-  AnyModel model;
-  Text whole;
-  std::size_t page;
-  KvPool pool;
-};
-
-std::uint64_t always_the_same(std::uint64_t, const PrefixKey&, std::span<const Token>) { return 7; }
 
 /// Two pools of the same size, one of them sharing, receive the same operations.
 template <class B>
@@ -82,8 +24,8 @@ struct Schedule {
     Sequence shared, plain;
   };
 
-  Schedule(const char* name, int length, int texts, std::size_t pages, std::uint64_t seed, PrefixHash hash)
-      : sharing(name, length, pages, hash), plain(sharing.model.pool({.memory = pages * sharing.page})), seed_(seed) {
+  Schedule(const char* name, int length, int texts, std::size_t pages, std::uint64_t seed)
+      : sharing(name, length, pages), plain(sharing.model.pool({.memory = pages * sharing.page})), seed_(seed) {
     for (int i = 0; i < texts; ++i) {
       std::vector<Token> tokens = some_text(seed + static_cast<std::uint64_t>(i), length, sharing.model.info().vocab);
       if (i > 0) {
@@ -102,6 +44,7 @@ struct Schedule {
   void disturb(Line& line) {
     const int at = line.shared.length();
     const int what = pick(10);
+    if (what <= 2 && pick(2) == 0) line.shared.share_last_page();
     if (what == 0 || at == static_cast<int>(all[0].tokens.size())) {
       line = {static_cast<std::size_t>(pick(static_cast<int>(all.size()))), fresh(true), fresh(false)};
     } else if (what == 1) {
@@ -152,7 +95,7 @@ struct Schedule {
     if (shared != "no error" || alone != "no error") lines[0] = {lines[0].text, fresh(true), fresh(false)};
   }
 
-  Sharing<B> sharing;
+  SharedPrefix<B> sharing;
   KvPool plain;
   std::vector<Text> all;
   std::vector<Line> lines;
@@ -180,31 +123,31 @@ TEMPLATE_TEST_CASE("shared pages have the bits of computed ones in any schedule,
                                      {"qwen35moe", 200},
                                      {"granitehybrid", 200},
                                      {"gemma4-e2b", 400},
+                                     {"gemma3n", 150},
                                      {"glm4-moe-lite", 200}}) {
     if (!cpu && length > 200) continue;
     const std::string family = name;
     // Lanes have no kernels of recurrences, experts and layers of different shapes.
     if (lanes && (family == "lfm2" || family.ends_with("moe") || family == "granitehybrid" || family == "gemma4-e2b" ||
-                  family == "glm4-moe-lite"))
+                  family == "gemma3n" || family == "glm4-moe-lite"))
       continue;
     for (const std::size_t pages : {0, 13, 20}) {
       if (lanes && pages != 13) continue;
-      for (const PrefixHash hash : {prefix_hash, always_the_same}) {
-        for (std::uint64_t seed = 1; seed <= (cpu ? 2u : 1u); ++seed) {
-          CAPTURE(name, pages, hash == prefix_hash, seed);
-          Schedule<TestType> schedule(name, cpu ? length : 150, cpu ? 8 : 4, pages, seed, hash);
-          for (int round = 0; round < (cpu ? 60 : 8); ++round) schedule.round();
-          CHECK(schedule.wrong == 0);
-          compared += schedule.compared;
-          refused += schedule.refused;
-          const PrefixStats stats = schedule.sharing.pool.prefix_stats();
-          sum.hits += stats.hits;
-          sum.evictions += stats.evictions;
-          CHECK((pages > 0 || stats.evictions == 0));
-          schedule.lines.clear();
-          CHECK(schedule.sharing.pool.used() == schedule.sharing.pool.idle());
-          CHECK(schedule.plain.used() == 0);
-        }
+      for (std::uint64_t seed = 1; seed <= (cpu ? 2u : 1u); ++seed) {
+        CAPTURE(name, pages, seed);
+        Schedule<TestType> schedule(name, cpu ? length : 150, cpu ? 8 : 4, pages, seed);
+        for (int round = 0; round < (cpu ? 60 : 8); ++round) schedule.round();
+        CHECK(schedule.wrong == 0);
+        compared += schedule.compared;
+        refused += schedule.refused;
+        const PrefixStats stats = schedule.sharing.pool.prefix_stats();
+        sum.hits += stats.hits;
+        sum.part_positions += stats.part_positions;
+        sum.evictions += stats.evictions;
+        CHECK((pages > 0 || stats.evictions == 0));
+        schedule.lines.clear();
+        CHECK(schedule.sharing.pool.used() == schedule.sharing.pool.idle());
+        CHECK(schedule.plain.used() == 0);
       }
     }
   }
@@ -212,12 +155,13 @@ TEMPLATE_TEST_CASE("shared pages have the bits of computed ones in any schedule,
   CHECK(sum.hits > 2);
   if (cpu) {
     CHECK(refused > 10);
+    CHECK(sum.part_positions > 1000);
     CHECK(sum.evictions > 100);
   }
 }
 
 TEST_CASE("a text reuses the full pages of its prefix, except rows with requested results") {
-  Sharing<> all("llama-mha3h", 200);
+  SharedPrefix<> all("llama-mha3h", 200);
   Sequence first(all.pool);
   CHECK(all.append(first, all.whole, 200));
   CHECK(all.pool.prefix_stats().pages == 3);
@@ -226,8 +170,8 @@ TEST_CASE("a text reuses the full pages of its prefix, except rows with requeste
   Sequence second(all.pool);
   CHECK(all.append(second, all.whole, 192));  // of the third page the last row has a requested result
   CHECK(all.pool.prefix_stats().hits == 2);
-  CHECK(all.pool.prefix_stats().hit_positions() == 128);
-  CHECK(all.pool.used() == used);  // which is the same page after it is computed
+  CHECK(all.pool.prefix_stats().hit_positions() == 191);  // the beginning of the third page too
+  CHECK(all.pool.used() == used);                         // which is the same page after it is computed
   Sequence third(all.pool);
   for (const int part : {70, 70, 60}) CHECK(all.append(third, all.whole, part));  // a prompt in chunks
   CHECK(all.pool.prefix_stats().hits == 5);
@@ -257,7 +201,7 @@ TEST_CASE("pages of every format are shared") {
 }
 
 TEST_CASE("the test detects a page with other contents") {
-  Sharing<> all("llama-mha3h", 200);
+  SharedPrefix<> all("llama-mha3h", 200);
   Sequence first(all.pool);
   CHECK(all.append(first, all.whole, 200));
   const KvPageRef page = detail::paged(first).tables[0][1];
@@ -270,11 +214,11 @@ TEST_CASE("the test detects a page with other contents") {
   CHECK_FALSE(all.append(second, all.whole, 200));
 }
 
-TEST_CASE("texts with equal hashes do not exchange pages") {
-  Sharing<> all("llama-mha3h", 200, 0, always_the_same);
+TEST_CASE("a page with equal tokens after another page is another page") {
+  SharedPrefix<> all("llama-mha3h", 200);
   const Text other = all.other(2);
   std::vector<Token> late = other.tokens;  // the second page is that of the first text, after another first page
-  std::copy_n(all.whole.tokens.begin() + 64, 64, late.begin() + 64);
+  for (std::size_t i = 64; i < 128; ++i) late[i] = all.whole.tokens[i];
   const Text mixed(all.model, late);
   Sequence first(all.pool), second(all.pool), third(all.pool);
   CHECK(all.append(first, all.whole, 200));
@@ -285,7 +229,7 @@ TEST_CASE("texts with equal hashes do not exchange pages") {
 }
 
 TEST_CASE("texts of other tenants and of other adapters share nothing") {
-  Sharing<> all("llama-mha3h", 200, 0, GENERATE(prefix_hash, always_the_same));
+  SharedPrefix<> all("llama-mha3h", 200);
   const auto adapter = [&](std::uint64_t digest) {  // only known to be different
     return std::make_shared<const Adapter>(Adapter{.digest = digest, .model = all.model.info().identity});
   };
@@ -316,7 +260,7 @@ TEST_CASE("texts of other tenants and of other adapters share nothing") {
 }
 
 TEST_CASE("tokens that may be rolled back, and pages from a file, are not shared") {
-  Sharing<> all("llama-mha3h", 200);
+  SharedPrefix<> all("llama-mha3h", 200);
   Sequence drafted(all.pool);
   CHECK(all.append(drafted, all.whole, 60));
   Batch batch;
@@ -339,7 +283,7 @@ TEST_CASE("tokens that may be rolled back, and pages from a file, are not shared
 }
 
 TEST_CASE("a text beyond LongRoPE's original context shares nothing") {
-  Sharing<> all("phi3-longrope", 300);
+  SharedPrefix<> all("phi3-longrope", 300);
   for (int i = 0; i < 2; ++i) {
     Sequence sequence(all.pool);
     CHECK(all.append(sequence, all.whole, 300));
@@ -348,7 +292,7 @@ TEST_CASE("a text beyond LongRoPE's original context shares nothing") {
 }
 
 TEST_CASE("the least recently used pages are freed first, and none that a text holds") {
-  Sharing<> all("llama-mha3h", 130, 7);
+  SharedPrefix<> all("llama-mha3h", 130, 7);
   const Text other = all.other(2), third = all.other(3);
   const auto run = [&](const Text& text) {
     Sequence sequence(all.pool);
@@ -380,7 +324,7 @@ TEST_CASE("the least recently used pages are freed first, and none that a text h
 }
 
 TEST_CASE("a text that is rolled back into a page of the index needs no memory for a second one") {
-  Sharing<> all("llama-mha3h", 200, 2);
+  SharedPrefix<> all("llama-mha3h", 200, 2);
   Sequence sequence(all.pool);
   CHECK(all.append(sequence, all.whole, 128));
   CHECK(all.pool.prefix_stats().pages == 2);

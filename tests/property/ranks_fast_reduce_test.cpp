@@ -124,6 +124,11 @@ TEST_CASE("every family: partial sums over ranks equal those of one rank except 
               tolerance_of(Checkpoint(demo_pair("target")).config()), one_thread);
 }
 
+TEST_CASE("mixtures of experts: sums over attention's outputs are partial, those of experts are whole") {
+  for (const char* name : {"qwen3moe", "gpt-oss-trunc", "granitemoeshared"})
+    check_ranks(fixture(text("models/", name)), {adding(2), adding(4, 2)}, 1e-5, one_thread);
+}
+
 TEST_CASE("the test detects biases added by every rank") {
   int with_biases = 0;
   for (const std::string& name : folders) {

@@ -63,23 +63,54 @@ TEST_CASE("newer families on the CPU: any number of ranks and stages gives the b
   }
 }
 
-TEST_CASE("a mixture of experts over ranks is refused") {
-  const auto folder = fixture("models/" + mixture_traits.front());
+TEST_CASE("mixtures of experts on the CPU: any number of ranks and stages gives the bits of one") {
+  for (const std::string& name : expert_traits)
+    check_ranks<Cpu>(fixture("models/" + name), {{3}, {8}, {4, 2}, {2, 1, true}}, one_thread);
+  check_ranks<Cpu>(fixture("models/gpt-oss-mxfp4"), {{2}, {3}, {2, 2}}, one_thread, LoadOptions{});
+  check_ranks<Cpu>(fixture("gguf/qwen3moe.gguf"), {{2}, {5}}, one_thread, LoadOptions{});
+}
+
+TEST_CASE("mixtures of experts: a prompt in several parts through pipeline stages has the bits of one rank") {
+  const auto read = [](const AnyModel& model) {
+    Bits bits;
+    Sequence text = model.sequence();
+    Batch batch;
+    batch.add(text, some_tokens(6, 200, model.info().vocab), {.result = RowResult::logits, .rows = 3});
+    model.forward(batch);
+    bits.add(batch.logits(0).data, batch.logits(0).size());
+    return bits;
+  };
+  for (const char* name : {"qwen3moe", "granitemoeshared"}) {
+    const auto folder = fixture(text("models/", name));
+    const Bits expected = read(load(folder, Cpu{one_thread()}));
+    for (const Ranks how : {Ranks{2, 2}, Ranks{4, 2}}) {
+      CAPTURE(name, how.size);
+      CHECK(over_ranks<Cpu>(how, one_thread,
+                            [&](const auto& load_here) { return read(load_here(folder, LoadOptions{})); }) == expected);
+    }
+  }
+}
+
+TEST_CASE("a mixture of experts over ranks of the reference backend is refused") {
   CHECK(error_id([&] {
-          return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
-            load_here(folder, LoadOptions{});
-            return Bits{};
-          });
+          return over_ranks<Reference>(
+              Ranks{2}, [] { return Reference{}; },
+              [&](const auto& load_here) {
+                load_here(fixture("models/qwen3moe"), LoadOptions{});
+                return Bits{};
+              });
         }) == "model.no-mixtures");
 }
 
 TEST_CASE("a model with layers of different shapes over ranks is refused") {
-  CHECK(error_id([&] {
-          return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
-            load_here(fixture("models/gemma4-e2b"), LoadOptions{});
-            return Bits{};
-          });
-        }) == "model.layer-shapes");
+  for (const char* name : {"models/gemma4-e2b", "models/gemma3n"}) {
+    CHECK(error_id([&] {
+            return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
+              load_here(fixture(name), LoadOptions{});
+              return Bits{};
+            });
+          }) == "model.layer-shapes");
+  }
 }
 
 TEST_CASE("a model with recurrent layers over ranks is refused") {

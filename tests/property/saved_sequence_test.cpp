@@ -55,6 +55,7 @@ TEMPLATE_TEST_CASE("a saved sequence continues in another model of the same weig
                                      {"falcon-h1", 75},
                                      {"nemotron-h-moe", 90},
                                      {"gpt-oss-trunc", 70},
+                                     {"gemma3n", 80},
                                      {"gemma4-e2b", 90},
                                      {"gemma4-moe", 67},
                                      {"deepseek-v3", 90}}) {

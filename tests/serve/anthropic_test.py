@@ -1,9 +1,7 @@
 #!/usr/bin/env python3
 """slm serve with Anthropic's client: messages, streams, tools, counts and errors.
 usage: anthropic_test.py PROGRAM SOURCE_DIR, by a Python that has the package anthropic"""
-import pathlib
 import sys
-import tempfile
 import typing
 import unittest
 
@@ -14,25 +12,16 @@ except ImportError:
     print("SKIPPED: this Python has no package anthropic")
     sys.exit(77)
 
-from server import CALLING_TEMPLATE, PAIR, PATIENCE, PROMPT, Server
+from server import MOVE, PATIENCE, PROMPT, scratch_file, start_calling_server
 
 MESSAGES = [{"role": "user", "content": PROMPT}]
-TOOL = {"name": "move", "description": "Moves a piece.", "input_schema": {
-    "type": "object", "properties": {"to": {"enum": ["north", "south"]}, "steps": {"type": "integer", "minimum": 1, "maximum": 9}},
-    "required": ["to", "steps"], "additionalProperties": False}}
+TOOL = {"name": "move", "description": "Moves a piece.", "input_schema": MOVE}
 
 
 class AnthropicTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        template = pathlib.Path(scratch.name) / "template.jinja"
-        template.write_text(CALLING_TEMPLATE)
-        keys = pathlib.Path(scratch.name) / "keys"
-        keys.write_text("secret\n")
-        cls.server = Server("--draft", PAIR / "draft", "--chat-template", template, "--api-key-file", keys)
-        cls.addClassCleanup(cls.server.__exit__)
+        cls.server = start_calling_server(cls, "--api-key-file", scratch_file(cls, "secret\n"))
         cls.client = cls.client_of("secret")
         cls.model = cls.server.started["model"]
 

@@ -78,6 +78,20 @@ TEST_CASE("Answers contain the allowed origin") {
   CHECK_FALSE(all.allows(""));
 }
 
+TEST_CASE("Answers to pages with credentials name the origin, also where all are allowed") {
+  const serve::CrossOrigin page{"https://p", "", ""}, other{"https://q", "", ""}, none;
+  const HttpHeaders answer{{"Access-Control-Allow-Origin", "https://p"},
+                           {"Access-Control-Allow-Credentials", "true"},
+                           {"Access-Control-Expose-Headers", "X-Request-Id, X-Slm-Ignored-Fields, Retry-After"},
+                           {"Vary", "Origin"}};
+  const serve::CorsPolicy all({"*"}, true), one({"https://p"}, true);
+  CHECK(all.headers(page) == answer);
+  CHECK(one.headers(page) == answer);
+  CHECK(one.headers(other) == HttpHeaders{{"Vary", "Origin"}});
+  CHECK(all.headers(none) == HttpHeaders{{"Vary", "Origin"}});
+  CHECK(serve::CorsPolicy({}, true).headers(page).empty());
+}
+
 TEST_CASE("The origins of this machine have any port") {
   const serve::CorsPolicy local({serve::parse_origin("localhost")});
   for (const auto* origin : {"http://localhost", "http://localhost:8080", "https://localhost:1",

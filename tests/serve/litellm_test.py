@@ -3,9 +3,7 @@
 usage: litellm_test.py PROGRAM SOURCE_DIR, by a Python that has the package litellm"""
 import json
 import os
-import pathlib
 import sys
-import tempfile
 import unittest
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # no table of prices is fetched
@@ -15,25 +13,16 @@ except ImportError:
     print("SKIPPED: this Python has no package litellm")
     sys.exit(77)
 
-from server import CALLING_TEMPLATE, PAIR, PATIENCE, PROMPT, Server
+from server import MOVE, PATIENCE, PROMPT, scratch_file, start_calling_server
 
 MESSAGES = [{"role": "user", "content": PROMPT}]
-MOVE = {"type": "function", "function": {"name": "move", "description": "Moves a piece.", "parameters": {
-    "type": "object", "properties": {"to": {"enum": ["north", "south"]}, "steps": {"type": "integer", "minimum": 1, "maximum": 9}},
-    "required": ["to", "steps"], "additionalProperties": False}}}
+TOOL = {"type": "function", "function": {"name": "move", "description": "Moves a piece.", "parameters": MOVE}}
 
 
 class LitellmTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        template = pathlib.Path(scratch.name) / "template.jinja"
-        template.write_text(CALLING_TEMPLATE)
-        keys = pathlib.Path(scratch.name) / "keys"
-        keys.write_text("secret\n")
-        cls.server = Server("--draft", PAIR / "draft", "--chat-template", template, "--api-key-file", keys)
-        cls.addClassCleanup(cls.server.__exit__)
+        cls.server = start_calling_server(cls, "--api-key-file", scratch_file(cls, "secret\n"))
         cls.common = {"api_base": f"http://127.0.0.1:{cls.server.port}/v1", "api_key": "secret", "timeout": PATIENCE, "max_retries": 0}
         cls.model = cls.server.started["model"]
 
@@ -50,7 +39,7 @@ class LitellmTest(unittest.TestCase):
         self.assertEqual(built.usage.completion_tokens, 12)
 
     def test_tools_are_called_and_their_results_are_read(self):
-        fields = {"tools": [MOVE], "tool_choice": "required", "max_tokens": 80}
+        fields = {"tools": [TOOL], "tool_choice": "required", "max_tokens": 80}
         said = self.chat(**fields).choices[0]
         call, = said.message.tool_calls
         arguments = json.loads(call.function.arguments)
@@ -60,10 +49,10 @@ class LitellmTest(unittest.TestCase):
         again, = streamed.choices[0].message.tool_calls
         self.assertEqual(again.function.arguments, call.function.arguments)
         after = MESSAGES + [said.message.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": call.id, "content": "moved"}]
-        self.assertTrue(self.chat(messages=after, tools=[MOVE]).choices[0].message.content)
+        self.assertTrue(self.chat(messages=after, tools=[TOOL]).choices[0].message.content)
 
     def test_a_schema_binds_the_answer(self):
-        form = {"type": "json_schema", "json_schema": {"name": "move", "strict": True, "schema": MOVE["function"]["parameters"]}}
+        form = {"type": "json_schema", "json_schema": {"name": "move", "strict": True, "schema": MOVE}}
         answer = json.loads(self.chat(response_format=form, max_tokens=80).choices[0].message.content)
         self.assertEqual(set(answer), {"to", "steps"})
 

@@ -74,6 +74,38 @@ class LlamaRoutesTest(unittest.TestCase):
         self.assertGreater(more["llamacpp:n_decode_total"], 0)
         self.assertGreater(after["llamacpp:predicted_tokens_seconds"], 0)
         self.assertEqual(after["llamacpp:requests_processing"], 0)
+        self.assertGreaterEqual(after["llamacpp:n_tokens_max"], timings[-1]["prompt_n"] + timings[-1]["cache_n"] + 9)
+        self.assertTrue(0 < after["llamacpp:n_busy_slots_per_decode"] <= 3)
+
+    def test_streams_report_how_far_the_prompt_is_read(self):
+        """Each step reads 16 tokens, after those that the second prompt has in common with the first one."""
+        with Server("--template", "plain", "--prompt-rows", 16) as server:
+            body = {"max_tokens": 2, "temperature": 0, "return_progress": True}
+            for prompt, cached, count in (([7] * 100, 0, 8), ([7] * 70 + [8] * 30, 70, 3)):
+                events = server.stream("/v1/completions", body | {"prompt": prompt})
+                events = [event for event in events if "prompt_progress" in event]
+                progress = [event["prompt_progress"] for event in events]
+                self.assertEqual(progress[0]["processed"], cached)
+                self.assertEqual(progress[-1]["processed"], 100)
+                self.assertEqual([(one["cache"], one["total"]) for one in progress], [(cached, 100)] * count)
+                read = [one["processed"] for one in progress]
+                self.assertEqual(read, sorted(set(read)))
+            chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 2, "return_progress": True}
+            self.assertGreater(len([event for event in server.stream("/v1/chat/completions", chat) if "prompt_progress" in event]), 1)
+            events = server.named_events("/v1/responses", {"input": PROMPT, "max_output_tokens": 2, "return_progress": True})
+            self.assertTrue(all(event["type"] == "response.in_progress" for event in events if "prompt_progress" in event))
+            self.assertIn("prompt_progress", events[2])
+
+    def test_a_chat_continues_its_last_answer_and_has_tools_without_a_template_for_them(self):
+        with Server("--template", "plain", "--prefill-assistant", "--tools-as-text", "--tag", "small") as server:
+            messages = [{"role": "user", "content": PROMPT}, {"role": "assistant", "content": "    return"}]
+            prompt = server.json("POST", "/apply-template", {"messages": messages})["prompt"]
+            self.assertTrue(prompt.endswith("    return"))
+            server.json("POST", "/v1/chat/completions", {"messages": messages + messages[1:], "max_tokens": 1}, status=400)
+            fields = {"tools": [{"type": "function", "function": {"name": "stop"}}], "tool_choice": "required", "max_tokens": 60}
+            call, = server.chat(**fields)["choices"][0]["message"]["tool_calls"]
+            self.assertEqual(call["function"]["name"], "stop")
+            self.assertEqual(server.json("GET", "/models")["data"][0]["tags"], ["small"])
 
     def test_probabilities_after_sampling(self):
         said = self.complete(temperature=1, n_probs=5, post_sampling_probs=True, n_predict=8)

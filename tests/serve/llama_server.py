@@ -7,12 +7,8 @@ import sys
 import tempfile
 import time
 
-# llama-server's own templates. It takes ChatML for models without one, and shows tools that a template does not show.
-CHATML = ("{{ bos_token }}{% if tools %}<|im_start|>system\nTools: {{ tools|tojson }}\nTo call a tool, write\n<tool_call>\n"
-          '{"name": NAME, "arguments": ARGUMENTS}\n</tool_call><|im_end|>\n{% endif %}'
-          "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
-          "{% for call in message.tool_calls or [] %}<tool_call>\n{\"name\": \"{{ call.function.name }}\", "
-          "\"arguments\": {{ call.function.arguments|tojson }}}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+# llama-server's own templates. It takes ChatML for models without one.
+CHATML = ("{{ bos_token }}{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
           "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
 LLAMA_3 = ("{{ bos_token }}{% for message in messages %}<|start_header_id|>{{ message.role }}<|end_header_id|>\n\n"
            "{{ message.content }}<|eot_id|>{% endfor %}"
@@ -55,6 +51,8 @@ def model_of(options):
         arguments += ["--draft", os.environ["SLM_STORIES"], "--draft-length", options["--spec-draft-n-max"]]
     for name in sorted(options.get("--alias", "").split(",")):
         arguments += ["--served-model-name", name] if name else []
+    for name in options.get("--tags", "").split(","):
+        arguments += ["--tag", name] if name else []
     return arguments
 
 
@@ -76,7 +74,8 @@ def translate(options):
     arguments += ["--no-slots"] if "--no-slots" in options else []
     arguments += [] if "--metrics" in options else ["--no-metrics"]
     arguments += ["--default", "verbose=true"] if "--verbose" in options else []
-    arguments += ["--cors-origin", options.get("--cors-origins", "*")]
+    arguments += ["--cors-origin", options.get("--cors-origins", "*"), "--cors-credentials", "--prefill-assistant", "--tools-as-text"]
+    arguments += ["--prompt-rows", options["--batch-size"]] if "--batch-size" in options else []
     if "--slot-save-path" in options:
         os.makedirs(options["--slot-save-path"], exist_ok=True)
         arguments += ["--slot-save-path", options["--slot-save-path"]]

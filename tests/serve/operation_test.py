@@ -2,6 +2,7 @@
 """slm serve for its operator: keys, a full server, health, shutdown.
 usage: operation_test.py PROGRAM SOURCE_DIR"""
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -146,6 +147,15 @@ class Operation(unittest.TestCase):
             self.assertTrue(text.endswith("data: [DONE]\n\n"))
             connection.close()
             self.assertEqual(server.process.wait(PATIENCE), 0)
+
+    def test_sigterm_ends_a_load(self):
+        def hold_signal():  # it is pending before the program starts, which finds it while the model loads
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        ended = subprocess.run([PROGRAM, "serve", "--target", PAIR / "target", "--port", "0", "--json"], preexec_fn=hold_signal,
+                               capture_output=True, timeout=PATIENCE)
+        self.assertEqual((ended.returncode, ended.stdout, ended.stderr), (0, b"", b""))
 
     def test_health_fails_while_the_server_drains(self):
         with Server("--drain-delay", "3600") as server:

@@ -2,30 +2,19 @@
 """slm serve with the APIs /v1/messages and /v1/responses, on the demo pair.
 usage: replies_test.py PROGRAM SOURCE_DIR"""
 import json
-import pathlib
 import sys
-import tempfile
 import unittest
 
-from server import CALLING_TEMPLATE, PAIR, PROMPT, Server
+from server import MOVE, PROMPT, Server, scratch_file, start_calling_server
 
-SCHEMA = {"type": "object", "properties": {"to": {"enum": ["north", "south"]}, "steps": {"type": "integer", "minimum": 1, "maximum": 9}},
-          "required": ["to", "steps"], "additionalProperties": False}
 MESSAGES = [{"role": "user", "content": PROMPT}]
 
 
 class RepliesTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        template = pathlib.Path(scratch.name) / "template.jinja"
-        template.write_text(CALLING_TEMPLATE)
-        keys = pathlib.Path(scratch.name) / "keys"
-        keys.write_text("secret\n")
-        cls.server = Server("--draft", PAIR / "draft", "--chat-template", template)
-        cls.addClassCleanup(cls.server.__exit__)
-        cls.guarded = Server("--api-key-file", keys, "--template", "plain")
+        cls.server = start_calling_server(cls)
+        cls.guarded = Server("--api-key-file", scratch_file(cls, "secret\n"), "--template", "plain")
         cls.addClassCleanup(cls.guarded.__exit__)
 
     def chat_text(self, **fields):
@@ -62,12 +51,12 @@ class RepliesTest(unittest.TestCase):
 
     def test_required_calls_fit_their_schema(self):
         message = self.server.json("POST", "/v1/messages", {
-            "messages": MESSAGES, "max_tokens": 80, "tools": [{"name": "move", "input_schema": SCHEMA}], "tool_choice": {"type": "any"}})
+            "messages": MESSAGES, "max_tokens": 80, "tools": [{"name": "move", "input_schema": MOVE}], "tool_choice": {"type": "any"}})
         call, = message["content"]
         self.assertEqual((call["type"], call["name"], message["stop_reason"]), ("tool_use", "move", "tool_use"))
         self.assertIn(call["input"]["steps"], range(1, 10))
         response = self.server.json("POST", "/v1/responses", {
-            "input": PROMPT, "max_output_tokens": 80, "tools": [{"type": "function", "name": "move", "parameters": SCHEMA}],
+            "input": PROMPT, "max_output_tokens": 80, "tools": [{"type": "function", "name": "move", "parameters": MOVE}],
             "tool_choice": {"type": "function", "name": "move"}})
         call, = response["output"]
         self.assertEqual((call["type"], call["name"]), ("function_call", "move"))
@@ -75,10 +64,10 @@ class RepliesTest(unittest.TestCase):
 
     def test_schemas_hold(self):
         message = self.server.json("POST", "/v1/messages", {
-            "messages": MESSAGES, "max_tokens": 80, "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}})
+            "messages": MESSAGES, "max_tokens": 80, "output_config": {"format": {"type": "json_schema", "schema": MOVE}}})
         self.assertEqual(list(json.loads(message["content"][0]["text"])), ["to", "steps"])
         response = self.server.json("POST", "/v1/responses", {
-            "input": PROMPT, "max_output_tokens": 80, "text": {"format": {"type": "json_schema", "name": "move", "schema": SCHEMA}}})
+            "input": PROMPT, "max_output_tokens": 80, "text": {"format": {"type": "json_schema", "name": "move", "schema": MOVE}}})
         self.assertEqual(list(json.loads(response["output"][0]["content"][0]["text"])), ["to", "steps"])
 
     def test_a_budget_limits_the_reasoning(self):

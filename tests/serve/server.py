@@ -5,11 +5,15 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 PROGRAM, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 PAIR = SOURCE / "examples" / "demo_pair"
 PATIENCE = 120  # time limit of an event, seconds
 PROMPT = "def read_config(path):"
+# The parameters of a function that the tests of tools offer.
+MOVE = {"type": "object", "properties": {"to": {"enum": ["north", "south"]}, "steps": {"type": "integer", "minimum": 1, "maximum": 9}},
+        "required": ["to", "steps"], "additionalProperties": False}
 # A chat template with tools, calls and reasoning.
 CALLING_TEMPLATE = """{% if tools %}<tools>{{ tools|tojson }}</tools>
 {% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}{% for call in m.tool_calls or [] %}{{ '\\n' }}<tool_call>
@@ -94,6 +98,22 @@ class Server:
             parsed.append(json.loads(data.removeprefix("data: ")))
             assert name == "event: " + parsed[-1]["type"], event
         return parsed
+
+
+def scratch_file(test, text):
+    """The name of a file with this text, which the end of the class of tests removes."""
+    file = tempfile.NamedTemporaryFile("w")
+    test.addClassCleanup(file.close)
+    file.write(text)
+    file.flush()
+    return file.name
+
+
+def start_calling_server(test, *arguments):
+    """A server of the demo pair whose template has tools, which the end of the class of tests stops."""
+    server = Server("--draft", PAIR / "draft", "--chat-template", scratch_file(test, CALLING_TEMPLATE), *arguments)
+    test.addClassCleanup(server.__exit__)
+    return server
 
 
 def slm(*arguments, stdin=None):

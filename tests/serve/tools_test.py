@@ -2,18 +2,14 @@
 """slm serve with tools and reasoning, on the demo pair with a template that has both.
 usage: tools_test.py PROGRAM SOURCE_DIR"""
 import json
-import pathlib
 import sys
-import tempfile
 import unittest
 
-from server import CALLING_TEMPLATE, PAIR, Server
+from server import MOVE, start_calling_server
 
 CHAT = "/v1/chat/completions"
 TOOLS = [
-    {"type": "function", "function": {"name": "move", "description": "Moves a piece.", "parameters": {
-        "type": "object", "properties": {"to": {"enum": ["north", "south"]}, "steps": {"type": "integer", "minimum": 1, "maximum": 9}},
-        "required": ["to", "steps"], "additionalProperties": False}}},
+    {"type": "function", "function": {"name": "move", "description": "Moves a piece.", "parameters": MOVE}},
     {"type": "function", "function": {"name": "stop"}}]
 
 
@@ -24,12 +20,7 @@ def named(name):
 class ToolsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        scratch = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(scratch.cleanup)
-        template = pathlib.Path(scratch.name) / "template.jinja"
-        template.write_text(CALLING_TEMPLATE)
-        cls.server = Server("--draft", PAIR / "draft", "--chat-template", template)
-        cls.addClassCleanup(cls.server.__exit__)
+        cls.server = start_calling_server(cls)
 
     def check_call(self, call, name=None):
         self.assertRegex(call["id"], "^[0-9a-z]{9}$")

@@ -26,6 +26,7 @@ inline const std::vector<std::string> newer_fixtures = {"apertus",
                                                         "gemma3-4b-nested-model",
                                                         "gemma3-finalcap",
                                                         "gemma3-linear",
+                                                        "gemma3n",
                                                         "gemma4-e2b",
                                                         "gemma4-moe",
                                                         "glm",
@@ -115,10 +116,12 @@ inline const std::vector<std::string> expert_traits = {
     "olmoe-clip",   "qwen2moe-dense-layers", "qwen3moe",           "phimoe",
     "gpt-oss",      "qwen3moe-dense-layers", "qwen3moe-one-of-all"};
 
-/// Of the models with layers of different shapes or latent attention. Only CPUs without ranks run them.
-inline const std::vector<std::string> shaped_traits = {"gemma4-e2b", "gemma4-moe", "deepseek-v3", "deepseek-v2-lite"};
+/// Of the models with layers of different shapes, residual streams or latent attention. Only CPUs without ranks run
+/// them.
+inline const std::vector<std::string> shaped_traits = {"gemma3n", "gemma4-e2b", "gemma4-moe", "deepseek-v3",
+                                                       "deepseek-v2-lite"};
 
-/// Both. Ranks do not run them.
+/// Both.
 inline const std::vector<std::string> mixture_traits = [] {
   std::vector<std::string> all = expert_traits;
   all.insert(all.end(), shaped_traits.begin(), shaped_traits.end());

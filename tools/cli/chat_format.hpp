@@ -15,13 +15,15 @@ struct ChatOptions {
   std::string template_choice;  // a file or a name
   std::string kwargs;           // a JSON object of variables
   bool no_thinking = false;
+  bool tools_as_text = false;  // see slm::ChatTemplate::with_tools
 };
 
 using slm::ChatFormat;
 
 /// The template that the options name, else the model's own. Throws Error ("chat.…").
 inline slm::ChatTemplate choose_template(const ChatOptions& options, const std::string& model) {
-  return slm::ChatTemplate::from(slm::path_of(model), options.template_choice);
+  const slm::ChatTemplate form = slm::ChatTemplate::from(slm::path_of(model), options.template_choice);
+  return options.tools_as_text ? form.with_tools() : form;
 }
 
 /// The notice that a program prints at its start when it guessed the template.

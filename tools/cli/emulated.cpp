@@ -20,7 +20,7 @@ slm::AnyModel load_emulated(const std::string& folder, const std::string& backen
 #else
   static_cast<void>(options);
   throw slm::Error("cli.no-gpu", slm::text("'", folder, "' was to run on ", backend, ", which this slm does not have"),
-                   "Use --backend cpu, or a slm that was built for the machine that compiled it");
+                   "Use --backend cpu, or configure slm with -DSLM_BUILD_TESTS=ON, on the machine that is to run it");
 #endif
 }
 

@@ -31,7 +31,10 @@ slm::AnyModel Loader::load(const std::string& folder, const std::string& backend
   options.context = context;
   options.cache_format = options_.cache_format;
   if (drafts) options.head_tokens = options_.draft_head, options.bits = options_.draft_bits;
-  options.progress = [&bar](double share) { bar(share); };
+  options.progress = [&](double share) {
+    bar(share);
+    if (options_.check) options_.check();
+  };
   // Kernels do not depend on a model's shape. The program runs every shape as Dynamic, which compiles faster than a
   // list of static shapes; example-generate shows slm::load with the list.
   const bool on_gpu = backend.starts_with("gpu"), on_draft_ranks = drafts && options_.draft_ranks > 0;

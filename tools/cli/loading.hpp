@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,10 +22,11 @@ struct ModelOptions {
   // A draft with its own device or ranks: drafting overlaps verification.
   int draft_threads =
       0;  // threads of its device, or of each of its ranks; 0: shares the target's device, or as many as the target
-  int draft_ranks = 0;             // number of last ranks that hold it; 0: all ranks, like the target
-  std::string draft_backend = {};  // empty: the target's
-  int draft_head = 0;              // tokens with logits, see slm::LoadOptions::head_tokens; 0: all
-  int draft_bits = 0;              // see slm::LoadOptions::bits
+  int draft_ranks = 0;               // number of last ranks that hold it; 0: all ranks, like the target
+  std::string draft_backend = {};    // empty: the target's
+  int draft_head = 0;                // tokens with logits, see slm::LoadOptions::head_tokens; 0: all
+  int draft_bits = 0;                // see slm::LoadOptions::bits
+  std::function<void()> check = {};  // called while a model loads; its exception ends the load
 
   bool draft_is_apart() const {
     return draft_ranks > 0 || draft_threads > 0 || (!draft_backend.empty() && draft_backend != backend);

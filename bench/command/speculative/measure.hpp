@@ -81,15 +81,7 @@ class Measurement {
         repeats_(repeats),
         max_new_tokens_(max_new_tokens),
         plain_(target) {
-    for (const Setting& setting : settings_) {
-      for (const std::string& name : setting.draft_lengths) {
-        Speculation speculation;
-        speculation.draft_length = draft_length::parse(name);
-        Drafter drafter{draft};
-        if (setting.setup == "best") drafter.add(Lookup{});
-        decoders_[&setting].push_back(std::make_unique<Decoder>(std::move(drafter), target, std::move(speculation)));
-      }
-    }
+    make_decoders();
   }
 
   /// The number of slm's rows in the whole run.
@@ -107,6 +99,7 @@ class Measurement {
     if (folder.rows_of("slm") < rows()) warm_up(stopped);
     std::size_t done = 0;
     for (int repeat = 0; repeat < repeats_; ++repeat) {
+      if (repeat > 0) make_decoders();  // so that lookup does not find the answers of the last repeat
       for (std::size_t task = 0; task < prompts_.size(); ++task) {
         for (const Setting& setting : settings_) {
           if (task >= setting.tasks) continue;
@@ -126,6 +119,19 @@ class Measurement {
  private:
   using Plain = AutoregressiveDecoder<>;
   using Decoder = SpeculativeDecoder<>;
+
+  void make_decoders() {
+    decoders_.clear();
+    for (const Setting& setting : settings_) {
+      for (const std::string& name : setting.draft_lengths) {
+        Speculation speculation;
+        speculation.draft_length = draft_length::parse(name);
+        Drafter drafter{draft_};
+        if (setting.setup == "best") drafter.add(Lookup{});
+        decoders_[&setting].push_back(std::make_unique<Decoder>(std::move(drafter), target_, std::move(speculation)));
+      }
+    }
+  }
 
   /// AMD's script also generates 30 tokens, but without the draft.
   void warm_up(const std::function<bool()>& stopped) {

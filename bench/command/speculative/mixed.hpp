@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,7 +17,8 @@
 namespace slm::bench::speculative {
 
 /// For each batch size, answers the prompts in batches of that size, alternating plain decoding and the decoder with
-/// all drafts, which keeps what it has learnt. Decoding is greedy and ends at an end token.
+/// all drafts, which keeps what it has learnt. Lookup finds the answers of the same repeat only, as a repeated prompt
+/// would otherwise find its own answer. Decoding is greedy and ends at an end token.
 class Mixed {
  public:
   explicit Mixed(const Options& options)
@@ -106,6 +108,7 @@ class Mixed {
       for (std::size_t i = 0; i < size; ++i) requests.push_back(requests_[(first + i) % requests_.size()]);
       Outcome one, other;
       for (int repeat = first == 0 ? -1 : 0; repeat < options_.repeats; ++repeat) {  // the first batch warms up
+        for (Request& request : requests) request.tenant = static_cast<std::uint64_t>(repeat + 2);
         const auto run_plain = [&] { answer(plain, requests, one); };
         const auto run_other = [&] { answer(speculative, requests, other); };
         if (repeat % 2 == 0)

@@ -127,7 +127,8 @@ struct NothingRecorded {};
 ///   scratch            scratch buffer [rows(), width] per index; lives as long as the step, not cleared
 ///   scratch_of_outputs    scratch buffer [outputs, width], likewise
 ///   record             calls body(), the operations of this step, or replays them from `recorded`
-///   embed              x [rows, hidden]       table[token] + positions[position + offset]; positions may be null
+///   embed              x [rows, hidden]       table[token] + positions[position + offset]; positions may be null.
+///                                             Where ShapesLayers, tokens beyond the table have its first row
 ///   embed_positions    x [rows, hidden]       table[position + offset]
 ///   adapt_embedding    x [rows, out]          x += contributions of the rows' adapters to the token embedding
 ///   qkv                q [rows, heads * dim]  rope(shaping(norm(x) . weight^T + bias)): queries to q, keys and values
@@ -135,7 +136,7 @@ struct NothingRecorded {};
 ///   scale              x [rows, hidden]       x *= factor
 ///   attend             out [rows, heads*dim]  causal softmax(cap(scale q k^T) + ALiBi) v over the window
 ///   project            x [rows, hidden]       x += factor * (input . weight^T + bias)
-///   add                x [rows, hidden]       x += norm(branch); the branch may be modified
+///   add                x [rows, hidden]       x += norm(branch); a norm may modify the branch
 ///   gated_mlp          out [rows, ffn]        activation(gate) * up, the halves of norm(x) . weight^T + bias
 ///   mlp                out [rows, out]        activation(norm(x) . weight^T + bias) / divisor; divisor may be null
 ///   normalize          x [rows, hidden]       x = norm(x)
@@ -183,7 +184,7 @@ concept ChoosingStep = requires(Step& step, std::span<Token> out) {
 
 /// A step of layers whose shapes differ (LayerShapes). The product of qkv may have the rows of queries and keys only,
 /// whose values are the keys before norm and rotation, or of queries only, which read keys and values of another layer.
-///   multiply_rows      x [rows, width]        x *= factors
+///   multiply_rows      x [rows, width]        x *= factors; with a stride of 0, one row is that of all
 template <class Step>
 concept ShapesLayers = requires(Step& step, typename Step::Rows rows) {
   step.multiply_rows(rows, rows);
@@ -199,6 +200,27 @@ template <class B>
 concept AttendsLatents = requires(B device, const StepPlan& plan, const typename B::template Matrix<Fp32>& matrix,
                                   View<typename B::Activation, 2> rows, int heads) {
   device.begin(plan).multiply_heads(rows, matrix, heads, rows);
+};
+
+/// A step of residual streams. `streams` are [count * rows, hidden]: the rows of the first stream, then those of the
+/// second one, and so on.
+///   copy_rows          to [rows, width]       to = x
+///   match_rows         x [rows, width]        x *= rms(like) / max(rms(x), sqrt(1e-5)), where rms is the root of a
+///                                             row's mean square
+///   mix_streams        streams, weights [rows, count * count]   stream j += sum over i of weights[j * count + i] *
+///                                             stream i
+///   correct_streams    streams, factors [rows, count], x [rows, hidden]   stream j += (1 + factors[j]) *
+///                                             (x - stream 0)
+///   gate_some          out [rows, ffn]        activation(max(gate - mean - cutoff * deviation, 0)) * up, from
+///                                             gate | up [rows, 2 * ffn]; mean and deviation are those of the gates
+template <class B>
+concept MixesStreams = requires(B device, const StepPlan& plan, View<typename B::Activation, 2> rows,
+                                Activation activation, float cutoff) {
+  device.begin(plan).copy_rows(rows, rows);
+  device.begin(plan).match_rows(rows, rows);
+  device.begin(plan).mix_streams(rows, rows);
+  device.begin(plan).correct_streams(rows, rows, rows);
+  device.begin(plan).gate_some(rows, cutoff, activation, rows);
 };
 
 /// Copies of a backend share the device.

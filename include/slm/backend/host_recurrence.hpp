@@ -9,11 +9,12 @@
 
 #include "slm/backend/plan.hpp"
 #include "slm/backend/recurrence.hpp"
+#include "slm/core/rounded_math.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend::recurrent {
 
-inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
-inline float softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+using detail::rounded_exp, detail::rounded_softplus;
+inline float sigmoid(float x) { return detail::rounded_sigmoid(x); }
 
 /// The state of one layer before and after a row; `before` is null at the start of a text. Both may be equal.
 struct StateRow {
@@ -107,7 +108,7 @@ void delta_head(const Math& math, const StepPlan& plan, const PlanSequence& sequ
                 .q_scale = unit_scale(q, dk, 1.0f / std::sqrt(static_cast<float>(dk))),
                 .k_scale = unit_scale(k, dk, 1),
                 .beta = sigmoid(numbers[0]),
-                .decay = std::exp(of.decay[head] * softplus(numbers[shape.heads] + of.dt_bias[head])),
+                .decay = rounded_exp(of.decay[head] * rounded_softplus(numbers[shape.heads] + of.dt_bias[head])),
                 .keys = dk,
                 .width = dv});
     math.normalize(of.norm, dv, y);
@@ -127,7 +128,7 @@ void mamba_head(const Math& math, const StepPlan& plan, const PlanSequence& sequ
     const float* const row = projected.row(sequence.first_row + r);
     const StateRow state = state_row(plan, sequence, r, layer, part);
     const float* const b = row + 2 * shape.inner() + group * n;
-    const float dt = softplus(of.dt_factor * row[shape.inner() + shape.channels() + head] + of.dt_bias[head]);
+    const float dt = rounded_softplus(of.dt_factor * row[shape.inner() + shape.channels() + head] + of.dt_bias[head]);
     math.mamba({.x = row + shape.inner() + std::int64_t{head} * width,
                 .b = b,
                 .c = b + shape.keys(),
@@ -135,7 +136,7 @@ void mamba_head(const Math& math, const StepPlan& plan, const PlanSequence& sequ
                 .after = state.after,
                 .out = out.row(sequence.first_row + r) + std::int64_t{head} * width,
                 .dt = dt,
-                .decay = std::exp(dt * of.decay[head]),
+                .decay = rounded_exp(dt * of.decay[head]),
                 .skip = of.skip[head],
                 .state = n,
                 .width = width});

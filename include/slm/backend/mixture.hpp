@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "slm/backend/concept.hpp"
+#include "slm/core/rounded_math.hpp"
 #include "slm/core/routing.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -143,7 +144,7 @@ inline void choose_masked(const Routing& routing, std::span<const float> logits,
     float sum = 0;
     for (std::size_t e = 0; e < logits.size(); ++e) {
       const bool far = (best - logits[e]) / std::max(std::abs(logits[e]), best) > routing.settings.closeness;
-      if (left[e] && !far) sum += std::exp(logits[e] - best);
+      if (left[e] && !far) sum += slm::detail::rounded_exp(logits[e] - best);
     }
     choice.weight = 1 / sum;
     left[static_cast<std::size_t>(choice.expert)] = false;
@@ -160,10 +161,10 @@ inline void choose_experts(const Routing& routing, std::span<float> logits, std:
   if (routing.scores == RouterScores::softmax) {
     const float largest = *std::max_element(logits.begin(), logits.end());
     float sum = 0;
-    for (float& logit : logits) sum += logit = std::exp(logit - largest);
+    for (float& logit : logits) sum += logit = slm::detail::rounded_exp(logit - largest);
     for (float& logit : logits) logit /= sum;
   } else {
-    for (float& logit : logits) logit = 1 / (1 + std::exp(-logit));
+    for (float& logit : logits) logit = slm::detail::rounded_sigmoid(logit);
   }
   // A better expert moves the worse ones back; the last one drops out. Scores that are not numbers are never better.
   const auto mark_of = [&](int e) {

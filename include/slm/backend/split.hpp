@@ -121,6 +121,10 @@ class Split {
     if (place.product == AdaptedProduct::qkv) matrix.heads = HeadCut(place.heads, place.norm, grid.lanes);
     if (state_->fast_reduce && place.summed) cut_by_inputs(matrix, sources, place);
     if (grid.stage != matrix.stage && !is_head) return matrix;
+    if (place.whole) {
+      matrix.held = device_.template pack<Format>(sources);
+      return matrix;
+    }
     if (matrix.inputs.width > 0) {
       pack_columns<Format>(matrix, sources, number_of(place.product, place.layer));
       return matrix;

@@ -6,22 +6,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <limits>
-#include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "slm/backend/adapter_share.hpp"
 #include "slm/backend/concept.hpp"
 #include "slm/backend/head_cut.hpp"
-#include "slm/backend/host_shares.hpp"
+#include "slm/backend/mixture.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/shared_pages.hpp"
 #include "slm/backend/split_commands.hpp"
+#include "slm/backend/split_state.hpp"
 #include "slm/ranks/grid.hpp"
 
 namespace slm { inline namespace v0_1 {
@@ -34,74 +31,13 @@ concept FinishesQkv = requires(Step& step, View<typename B::Activation, 2> rows,
   step.finish_qkv(rows, rope, heads, layer, rows, shaping);
 };
 
+/// A step that can compute a mixture of experts from a rank's rows of each matrix, with an object that has:
+///   gather(weight, parts, mine, out)   out [rows, parts * width] = the ranks' mine [rows, parts * own], combined
+///   row_of(weight, own)                the row of the whole weight that is row `own` of the rank's
+template <class Step>
+concept SharesExperts = Step::shares_experts;
+
 namespace backend {
-
-/// A weight [out, in] of which this rank holds some rows, or none.
-template <class Held>
-struct SplitMatrix {
-  std::int64_t out = 0;
-  std::int64_t in = 0;
-  int stage = 0;       // stage that multiplies by it
-  RowCut cut = {};     // distribution over the ranks of the stage, unless divided by heads
-  HeadCut heads = {};  // of queries, keys and values
-  RowCut inputs = {};  // distribution of inputs if divided by inputs (sums are reduced over ranks); else width 0
-  bool kept = false;   // outputs are not gathered, because the next matrix is divided by these inputs
-  Held held = {};      // empty on other stages, and on surplus ranks
-
-  /// Bytes that this rank reads per product.
-  std::int64_t bytes() const { return held.bytes(); }
-
-  /// See DenseMatrix; for this rank's part.
-  bool in_file() const requires requires(const Held& matrix) { matrix.in_file(); }
-  { return held.in_file(); }
-};
-
-/// The object that combines the ranks' results: shares() of a device with separate memory, else HostShares, which
-/// documents the interface.
-template <Backend B, ranks::Communicator C>
-auto shares_of([[maybe_unused]] B& device, const C& peers) {
-  if constexpr (B::own_memory) {
-    return device.shares(peers);
-  } else {
-    return HostShares<C>(peers);
-  }
-}
-
-/// The state that copies of one device share.
-template <Backend B, ranks::Communicator C>
-struct SplitState {
-  SplitState(B device, std::shared_ptr<const ranks::Grid<C>> ranks)
-      : grid(std::move(ranks)),
-        pages(std::make_shared<SharedPages<B, C>>(device, grid)),
-        shares(shares_of(device, grid->peers)) {}
-
-  Adapter share_of(const Adapter& adapter) const {
-    const auto rows_of = [this](int product) {
-      // Contributions to the embedding are added to whole rows.
-      if (product == number_of(AdaptedProduct::embedding) && grid->stage == 0) return std::vector{all_rows};
-      const auto held = rows.find(product);
-      return held == rows.end() ? std::vector<RowRange>{} : held->second;
-    };
-    return backend::share_of(adapter, rows_of, [this](int product) {
-      const auto held = columns.find(product);
-      return held == columns.end() ? std::optional<RowRange>{} : held->second;
-    });
-  }
-
-  std::unique_lock<std::mutex> lock() { return commands == nullptr ? std::unique_lock(mutex) : commands->lock(); }
-
-  std::shared_ptr<const ranks::Grid<C>> grid;
-  std::shared_ptr<SharedPages<B, C>> pages;
-  static constexpr RowRange all_rows{0, std::numeric_limits<std::int64_t>::max()};
-
-  bool fast_reduce = false;
-  std::map<int, std::vector<RowRange>> rows;  // this rank's rows of each product's weight; absent: none
-  std::map<int, RowRange> columns;            // this rank's columns, where divided by inputs
-  std::map<int, RowCut> kept;                 // per product without gathering: how the next matrix divides its outputs
-  std::shared_ptr<SplitCommands<B, C>> commands;  // null: all ranks make the same calls
-  std::mutex mutex;                               // locked during a step if there are no commands
-  decltype(shares_of(std::declval<B&>(), std::declval<const C&>())) shares;
-};
 
 /// Steps with many rows run in several parts, so that pipeline stages work in parallel. With one stage there is one
 /// part. Public members: the operations of the concept StepOf.
@@ -187,7 +123,9 @@ class SplitStep {
     if (!is_here()) return;
     if (heads_.whole) return step_->attend(q, heads, own(layer), out, attention);
     const Rows mine = keeps_heads_ ? own_heads(out) : shares().mine(out.extent(0), heads_.query.count(grid_.lane));
-    if (attention.slopes != nullptr) attention.slopes += heads_.queries_of(grid_.lane).first;
+    for (const float** of_heads : {&attention.slopes, &attention.sinks}) {
+      if (*of_heads != nullptr) *of_heads += heads_.queries_of(grid_.lane).first;
+    }
     if (computes_heads()) step_->attend(own_heads(q), heads_.of(grid_.lane), own(layer), mine, attention);
     if (!keeps_heads_) shares().gather(heads_.query, 1, mine, out);
   }
@@ -201,6 +139,32 @@ class SplitStep {
       shares().take_own(cut, x, mine);
       step_->project(input, held, mine, factor);
     });
+  }
+
+  /// See SharesExperts.
+  struct ExpertShares {
+    decltype(SplitState<B, C>::shares)& shares;
+    int lane;
+
+    template <class Held>
+    void gather(const Matrix<Held>& weight, int parts, ConstRows mine, Rows out) const {
+      shares.gather(weight.cut, parts, mine, out);
+    }
+    template <class Held>
+    std::int64_t row_of(const Matrix<Held>& weight, std::int64_t own) const {
+      const std::int64_t count = weight.cut.count(lane);
+      return own / count * weight.cut.width + weight.cut.first(lane) + own % count;
+    }
+  };
+
+  /// Every rank chooses the experts of all rows, and computes its rows of each expert's matrices.
+  template <class Held, class HeldRouter>
+  requires SharesExperts<Step>
+  void add_mixture(ConstRows x, Norm norm, const Mixture<Matrix<Held>, Matrix<HeldRouter>>& mixture, Rows to,
+                   float factor = 1) {
+    residual_ = to;
+    if (!is_here()) return;
+    step_->add_mixture(x, norm, mixture, to, factor, ExpertShares{shares(), grid_.lane});
   }
 
   template <class Held>

@@ -17,6 +17,7 @@ struct WeightPlace {
   bool at_both_ends = false;  // an embedding that is also the head
   Heads heads = {};           // attention heads
   QkNorm norm = QkNorm::none;
+  bool whole = false;  // every rank of the stage holds all rows
   bool summed = true;  // outputs of attention and MLP are added to the residual stream without a norm between
 
   /// The pipeline stage that uses the matrix.

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "slm/core/mixer.hpp"
+#include "slm/core/types.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -16,6 +17,7 @@ struct LayerShapes {
   LayerSet wide_mlps = {};       // layers whose MLPs have the width below instead of the model's
   int ffn = 0;                   // 0: there are no such layers
   int inputs = 0;                // width of a layer's own input, from a table of tokens and the embedding; 0: none
+  int input_rows = 0;            // rows of that table; tokens beyond them have the first row; 0: the vocabulary
   bool value_norm = false;       // each head of the values is normalised, without weights
   bool scaled = false;           // each layer's output has a factor, which the weights state
 
@@ -36,6 +38,8 @@ constexpr std::string_view fault_of(const LayerShapes& shapes, int layers, int h
   if (shapes.wide_mlps.empty() != (shapes.ffn == 0)) return "wide_mlps and its ffn disagree";
   if (shapes.ffn < 0 || shapes.ffn > 1 << 22) return "the ffn of wide_mlps must be 1..4194304";
   if (shapes.inputs < 0 || shapes.inputs > 1 << 16) return "the width of a layer's input must be 0..65536";
+  if (shapes.input_rows < 0 || shapes.input_rows > most_vocab || (shapes.input_rows != 0 && shapes.inputs == 0))
+    return "the rows of the table of layers' inputs must be 0..1000000, and 0 without inputs";
   if (shapes.borrowing.has(0)) return "the first layer has no layer before it whose keys and values it could read";
   return {};
 }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "slm/config/layer_factors.hpp"
 #include "slm/config/layer_shapes.hpp"
 #include "slm/config/mixture.hpp"
+#include "slm/config/residual_streams.hpp"
 #include "slm/core/architecture.hpp"
 #include "slm/core/error.hpp"
 #include "slm/core/mixer.hpp"
@@ -130,6 +133,7 @@ struct ModelConfig {
   bool attention_gate = false;  // the attention output is multiplied by sigmoid(gate); q has the gate's rows too
   LayerShapes shapes = {};
   LatentAttention latent = {};
+  ResidualStreams streams = {};
 
   constexpr bool operator==(const ModelConfig&) const = default;
 
@@ -154,8 +158,10 @@ struct ModelConfig {
   }
   constexpr bool is_latent() const { return latent.rank != 0; }
   constexpr int most_ffn() const { return shapes.ffn > ffn ? shapes.ffn : ffn; }
-  /// Whether all layers have the same shape.
-  constexpr bool is_uniform() const { return shapes == LayerShapes{} && !mixture.beside_mlp; }
+  constexpr bool has_streams() const { return streams.count != 0; }
+  constexpr int input_rows() const { return shapes.input_rows != 0 ? shapes.input_rows : vocab; }
+  /// Whether all layers have the same shape, and there is one residual stream.
+  constexpr bool is_uniform() const { return shapes == LayerShapes{} && !mixture.beside_mlp && !has_streams(); }
   /// Whether a layer lacks attention or an MLP, or has a further part.
   constexpr bool is_hybrid() const {
     return mixer.kind != MixerKind::none || attention_gate || !no_attention.empty() || !no_mlp.empty();
@@ -218,6 +224,11 @@ constexpr std::string_view fault_of(const ModelConfig& config) {
   const bool plain = config.is_plain() && config.order == BlockOrder::pre_norm && config.qk_norm == QkNorm::none &&
                      config.attention_bias == AttentionBias::none && !config.inner_norms && !config.sinks;
   if (config.is_latent() && !plain) return "latent attention needs plain blocks in pre_norm order without biases";
+  if (const std::string_view fault = fault_of(config.streams); !fault.empty()) return fault;
+  const bool sandwich = config.order == BlockOrder::sandwich && config.norm == NormKind::rms &&
+                        config.norm_affine == NormAffine::weight && config.gated && config.mixture.experts == 0;
+  if (config.has_streams() && (!sandwich || config.shapes.inputs == 0 || config.shapes.scaled))
+    return "residual streams need RMS norms in sandwich order, gated MLPs and own inputs of layers without factors";
   return fault_of_layers(config);
 }
 
@@ -281,6 +292,7 @@ struct ModelSettings {
   std::vector<bool> dense_layers = {};       // layers with an MLP in a model with experts; empty: none
   RouterSettings router = {};                // of a model with experts
   std::vector<Activation> activations = {};  // xIELU of each layer, if the weights do not state it
+  std::vector<float> gate_cutoffs = {};      // of each layer, see gate_cutoff(); empty: none
   int position_offset = 0;                   // row of the learned position table for position 0
   std::vector<Token> end_tokens = {};
   SuggestedSampling sampling = {};
@@ -295,6 +307,12 @@ struct ModelSettings {
   bool has_two_ropes() const { return windowed_rope_theta != 0; }
   /// Whether a layer of a model with experts has an MLP instead.
   bool is_dense(int layer) const { return !dense_layers.empty() && dense_layers[static_cast<std::size_t>(layer)]; }
+  bool drops_gates() const { return !gate_cutoffs.empty(); }
+  /// Gates of an MLP count from mean + cutoff * deviation of the row; lower ones are 0. -infinity: all count.
+  float gate_cutoff(int layer) const {
+    return gate_cutoffs.empty() ? -std::numeric_limits<float>::infinity()
+                                : gate_cutoffs[static_cast<std::size_t>(layer)];
+  }
   bool rotates(int layer) const {
     return unrotated_layers.empty() || !unrotated_layers[static_cast<std::size_t>(layer)];
   }

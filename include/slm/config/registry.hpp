@@ -30,9 +30,17 @@ struct Dynamic {
 template <class C>
 concept StaticConfig = Config<C> && std::is_empty_v<C>;
 
+namespace detail {
+
+/// The shape of one config is sound. Each config is evaluated alone, since clang limits the steps of one evaluation.
+template <StaticConfig Model>
+inline constexpr bool is_sound = fault_of(Model::value).empty();
+
+}  // namespace detail
+
 template <StaticConfig... Models>
 struct Registry {
-  static_assert((fault_of(Models::value).empty() && ...), "a registered config has an unsound shape");
+  static_assert((detail::is_sound<Models> && ...), "a registered config has an unsound shape");
 };
 
 /// Calls f(Model{}) for the first config with this shape. Returns false if there is none.
@@ -77,6 +85,7 @@ void for_each_member(F&& f) {
   f("attention_gate", &ModelConfig::attention_gate);
   f("shapes", &ModelConfig::shapes);
   f("latent", &ModelConfig::latent);
+  f("streams", &ModelConfig::streams);
 }
 
 /// A value as C++ source without namespace: 12, true, NormKind::layer.
@@ -119,12 +128,16 @@ inline std::string source_of(const LayerShapes& shapes) {
   return text("{.wide_heads = ", source_of(shapes.wide_heads), ", .kv_heads = ", shapes.kv_heads,
               ", .head_dim = ", shapes.head_dim, ", .keys_as_values = ", source_of(shapes.keys_as_values),
               ", .borrowing = ", source_of(shapes.borrowing), ", .wide_mlps = ", source_of(shapes.wide_mlps),
-              ", .ffn = ", shapes.ffn, ", .inputs = ", shapes.inputs, ", .value_norm = ", source_of(shapes.value_norm),
-              ", .scaled = ", source_of(shapes.scaled), "}");
+              ", .ffn = ", shapes.ffn, ", .inputs = ", shapes.inputs, ", .input_rows = ", shapes.input_rows,
+              ", .value_norm = ", source_of(shapes.value_norm), ", .scaled = ", source_of(shapes.scaled), "}");
 }
 inline std::string source_of(const LatentAttention& latent) {
   return text("{.rank = ", latent.rank, ", .query_rank = ", latent.query_rank, ", .unrotated = ", latent.unrotated,
               ", .value = ", latent.value, "}");
+}
+inline std::string source_of(const ResidualStreams& streams) {
+  return text("{.count = ", streams.count, ", .low_rank = ", streams.low_rank,
+              ", .scaled = ", source_of(streams.scaled), "}");
 }
 inline std::string source_of(const Mixer& mixer) {
   return text("{.kind = slm::MixerKind::", name_of(mixer.kind), ", .taps = ", mixer.taps, ", .heads = ", mixer.heads,

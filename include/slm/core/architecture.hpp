@@ -5,6 +5,8 @@
 
 namespace slm { inline namespace v0_1 {
 
+inline constexpr int most_streams = 16;  // residual streams of a model
+
 enum class NormKind {
   none,   // x
   rms,    // x / sqrt(mean(x^2) + epsilon)
@@ -27,7 +29,7 @@ struct Activation {
   ActivationKind kind = ActivationKind::identity;
   float cap = 1;                                          // soft_cap
   float alpha_p = 0, alpha_n = 0, beta = 0, epsilon = 0;  // xielu
-  float factor = 1;                                       // of a gate before the activation; on the CPU only
+  float factor = 1;                                       // of a gate before the activation
 
   constexpr Activation() = default;
   constexpr Activation(ActivationKind of) : kind(of) {}

@@ -262,7 +262,7 @@ class Drafting {
   /// Releases all memory.
   void forget() {
     has_ahead_ = false;
-    if (model_) model_->rewind(0);
+    if (model_) model_->forget();
   }
 
   /// Discards state beyond the first `length` tokens.

@@ -50,8 +50,7 @@ class Generation {
     active_.start(std::move(request), 2 * static_cast<std::size_t>(most) + 2);
     policy_.restart();
     attempts_ = {};
-    is_new_ = true;
-    reads_ = false;
+    is_new_ = true, reads_ = false;
     verification_.start(most);
     Stats& stats = active_.stats;
     stats = {};
@@ -83,6 +82,10 @@ class Generation {
     verification_.adopt();
     count_adopted();
   }
+  void report_progress() const {
+    const std::size_t of = active_.request.prompt.size() - 1;
+    if (active_.request.progress) active_.request.progress(std::min(verification_.length(), of), of);
+  }
   /// Tokens that the target must read before the next token can be generated.
   std::size_t left_to_read() const { return phase_ == Phase::reading ? verification_.left_to_read() : 0; }
   /// Whether prompt rows need results. If so, a step should read at most most_scored_rows() of them.
@@ -96,7 +99,7 @@ class Generation {
   /// Preempts the request: releases its KV cache memory. The next rounds recompute it, with unchanged output. May be
   /// called after a round that threw before take().
   void preempt() {
-    verification_.rewind(0);
+    verification_.forget();
     drafting_.finish();
     drafting_.forget();
     preempted_ = going();
@@ -249,9 +252,7 @@ class Generation {
       stats.prefill_target_seconds += verified - planned_;
       count_adopted();
       verification_.take_read(batch);
-      const Request& request = active_.request;
-      const std::size_t to_read = request.prompt.size() - 1;
-      if (request.progress) request.progress(std::min(verification_.length(), to_read), to_read);
+      report_progress();
       if (const auto none = reason_for_no_token(); none && left_to_read() == 0) end_with(*none);
       return;
     }
@@ -261,8 +262,7 @@ class Generation {
     stats.count_round(drafted, verdict_.evaluated, verdict_.accepted);
     if (drafting_.by_model()) stats.drafted_by_model += static_cast<std::int64_t>(drafted);
     stats.add_seconds(drafted, planned_ - round_began_, verified - planned_, decided_ - verified);
-    emitted_ = 0;
-    ended_ = false;
+    emitted_ = 0, ended_ = false;
   }
 
   /// Commits the round's next token and returns it, valid until the next call. Returns null at the end of the round.

@@ -81,6 +81,12 @@ class ModelDrafter {
     if (sequence_.length() > end_of(kept)) sequence_.truncate(end_of(kept));
   }
 
+  /// Discards all tokens. Other sequences can reuse their positions.
+  void forget() {
+    sequence_.share_last_page();
+    rewind(0);
+  }
+
   /// Adds tokens that follow the read ones to a batch of model(). Returns the item's index.
   int plan(Batch& batch, std::span<const Token> tokens, const ResultSpec& ask) {
     rewind(length());  // drops tokens of a batch that failed

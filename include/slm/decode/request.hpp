@@ -49,8 +49,9 @@ struct Request {
   AdapterRef draft_adapter = nullptr;  // draft model's adapter
   std::uint64_t tenant = 0;            // KV cache pages are shared inside a tenant only; see Sequence
   CancelToken cancel = {};  // takes effect before the next step, also during the prompt: FinishReason::cancelled
-  /// Optional. Called after each step over the prompt. read: tokens read. of: tokens to read before the first round,
-  /// all but the last.
+  /// Optional. Called after each step over the prompt, by an engine also before the first one, with the tokens that the
+  /// cache holds. read: tokens read, fewer again after a preemption. of: tokens to read before the first round, all but
+  /// the last.
   std::function<void(std::size_t read, std::size_t of)> progress = {};
   /// Optional. Called once per prompt token that Logprobs::prompt covers, in order. All of these are computed, whatever
   /// the cache holds. If empty, an engine stores the results in its answer; likewise `embedded`.

@@ -185,6 +185,11 @@ class Verification {
   void rewind(int length) {
     if (sequence_.length() > length) sequence_.truncate(length);
   }
+  /// Discards all tokens. Other sequences can reuse their positions.
+  void forget() {
+    sequence_.share_last_page();
+    rewind(0);
+  }
 
  private:
   std::span<const float> row(int i) const { return {rows_.row(i), active_.vocab()}; }

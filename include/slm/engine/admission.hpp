@@ -29,12 +29,13 @@ bool fits(const Job<GenerationType>& job, const Jobs<GenerationType>& running, c
   return pool.used() - pool.idle() + all - held <= pool.budget();
 }
 
-/// Whether a request in `filling` is about to compute the page that this one needs next.
+/// Whether a request in `filling` is about to compute the rest of the page that this one needs next.
 template <class GenerationType>
 bool waits_for_pages(const GenerationType& generation, const std::vector<const GenerationType*>& filling) {
-  const auto read = static_cast<std::size_t>(generation.sequence().length()), end = read + page_positions;
+  const auto read = static_cast<std::size_t>(generation.sequence().length());
+  const std::size_t end = (read / page_positions + 1) * page_positions;
   const std::span<const Token> text = generation.history();
-  if (read % page_positions != 0 || end >= text.size()) return false;
+  if (end >= text.size()) return false;
   return std::any_of(filling.begin(), filling.end(), [&](const GenerationType* other) {
     const std::span<const Token> its = other->history();
     return other->sequence().shares_with(generation.sequence()) && end < its.size() &&

@@ -200,7 +200,12 @@ struct Engine<Rule>::State {
   void begin(Job& job) {
     job.scheduling.adapter = {};
     std::unique_ptr<GenerationType> one = generation();
+    const bool reports = job.request.progress != nullptr;
     one->start(std::move(job.request));
+    if (reports) {
+      one->adopt();
+      one->report_progress();
+    }
     job.timeline.begin(options_.speculation.clock());
     job.generation = std::move(one);
   }
@@ -270,7 +275,10 @@ struct Engine<Rule>::State {
     requests_.count([&](EngineStats& stats) {
       std::int64_t tokens = 0;
       for (Job& job : requests_.running) {
-        if (job.in_round) tokens += job.timeline.count_round(stats, *job.generation, now);
+        if (!job.in_round) continue;
+        tokens += job.timeline.count_round(stats, *job.generation, now);
+        stats.longest_text = std::max(stats.longest_text, std::ssize(job.generation->history()));
+        ++stats.step_requests;
       }
       stats.running = requests_.running.size();
       ++stats.steps;
@@ -325,7 +333,7 @@ struct Engine<Rule>::State {
   std::vector<const GenerationType*> filling_;  // those that compute pages for others
   std::vector<std::pair<const GenerationType*, std::exception_ptr>> faults_;
   RoundState rounds_{options_.speculation};
-  detail::PromptBudget prompt_budget_;
+  detail::PromptBudget prompt_budget_{options_.prompt_rows};
 };
 
 template <VerificationRule Rule>

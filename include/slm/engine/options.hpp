@@ -19,6 +19,7 @@ struct EngineOptions {
   std::size_t max_requests = 12800;  // maximum number of queued and running requests
   std::size_t max_running = 64;      // maximum number of running requests
   double step_seconds = 0.1;         // target for the duration of a step; limits prompt rows per step
+  std::size_t prompt_rows = 2048;    // maximum number of prompt rows per step; at least 1
   std::size_t max_unread = 4096;     // maximum number of unread tokens; the request then pauses
 };
 

@@ -12,6 +12,9 @@ namespace slm { inline namespace v0_1 { namespace detail {
 
 class PromptBudget {
  public:
+  /// most: rows of any step.
+  explicit PromptBudget(std::size_t most) : most_rows_(std::max<std::size_t>(most, 1)) {}
+
   /// seconds: the time for the step; none: only learn() limits it. Grants at least one row.
   void begin_step(std::optional<double> seconds = {}) { limit_ = left_ = seconds ? fitting(*seconds) : rows_; }
   /// Takes up to `rows` rows from the step's budget. Returns the number granted.
@@ -26,9 +29,9 @@ class PromptBudget {
     seconds_.take(static_cast<int>(limit_ - left_), took);
     if (limit_ < rows_) return;
     if (took > most) {
-      rows_ = std::max(rows_ * 3 / 4, least_rows);
+      rows_ = std::max(rows_ * 3 / 4, least_rows_);
     } else if (left_ == 0 && took < 0.8 * most) {
-      rows_ = std::min(rows_ + rows_ / 8, most_rows);
+      rows_ = std::min(rows_ + rows_ / 8, most_rows_);
     }
   }
 
@@ -39,12 +42,11 @@ class PromptBudget {
     for (std::size_t more = rows_; more > 0; more /= 2) {
       while (fits + more <= rows_ && seconds_.at(static_cast<double>(fits + more)) <= seconds) fits += more;
     }
-    return seconds_.at(1) == 0 ? std::min(least_rows, rows_) : fits;
+    return seconds_.at(1) == 0 ? least_rows_ : fits;
   }
 
-  static constexpr std::size_t least_rows = 32, most_rows = 2048;
-
-  std::size_t rows_ = prompt_chunk;
+  std::size_t most_rows_, least_rows_ = std::min<std::size_t>(32, most_rows_);
+  std::size_t rows_ = std::min(prompt_chunk, most_rows_);
   std::size_t limit_ = 0, left_ = 0;   // of the current step
   draft_length::StepSeconds seconds_;  // of steps by their prompt rows
 };

@@ -62,6 +62,8 @@ struct EngineStats {
   PrefixStats prefixes = {};
 
   std::int64_t steps = 0;
+  std::int64_t step_requests = 0;  // requests in all steps
+  std::int64_t longest_text = 0;   // tokens of the longest prompt and output so far
   std::int64_t preemptions = 0;
   std::int64_t refused = 0;                      // engine.full
   std::int64_t finished = 0;                     // ended requests, for any reason

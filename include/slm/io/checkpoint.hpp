@@ -25,13 +25,13 @@
 #include "slm/core/os/path.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/io/config_json.hpp"
-#include "slm/io/expert_tensors.hpp"
 #include "slm/io/foreign_folder.hpp"
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/gguf_model.hpp"
 #include "slm/io/gguf_tensors.hpp"
 #include "slm/io/quantization_json.hpp"
 #include "slm/io/safetensors.hpp"
+#include "slm/io/stacked_tensors.hpp"
 #include "slm/io/tensor_names.hpp"
 #include "slm/lm/model_info.hpp"
 
@@ -188,7 +188,7 @@ class Checkpoint {
                                   "': it is used as the head"));
     }
     names_ = TensorNames(config(), settings, table, prefixes, settings.tied_embeddings && has_head && !has_embedding);
-    experts_.split(tensors_, config(), names_, folder_.string());
+    stacked_.split(tensors_, config(), names_, folder_.string());
     recognise_blocks();
     note_surplus_layers();
   }
@@ -324,7 +324,7 @@ class Checkpoint {
   std::vector<Tensor> given_;
   std::vector<std::unique_ptr<std::byte[]>> copies_;  // tensors may also refer to these bytes
   std::map<std::string, Tensor> in_blocks_;           // tensors whose bytes are blocks
-  detail::ExpertTensors experts_;
+  detail::StackedTensors stacked_;
   TensorMap tensors_;
   TensorNames names_{ModelConfig{}};
 };

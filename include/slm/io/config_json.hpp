@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "slm/io/families/cohere.hpp"
 #include "slm/io/families/deepseek.hpp"
 #include "slm/io/families/gemma.hpp"
+#include "slm/io/families/gemma3n.hpp"
 #include "slm/io/families/gemma4.hpp"
 #include "slm/io/families/glm.hpp"
 #include "slm/io/families/gpt2.hpp"
@@ -47,69 +49,38 @@
 namespace slm { inline namespace v0_1 {
 
 /// All families. A new one needs a file in io/families/ and an entry here (docs/add-a-model.md).
-inline constexpr const Family* known_families[] = {&families::llama,
-                                                   &families::mistral,
-                                                   &families::ministral,
-                                                   &families::ministral3,
-                                                   &families::olmo,
-                                                   &families::olmo2,
-                                                   &families::olmo3,
-                                                   &families::phi,
-                                                   &families::phi3,
-                                                   &families::qwen2,
-                                                   &families::qwen3,
-                                                   &families::gpt2,
-                                                   &families::opt,
-                                                   &families::mpt,
-                                                   &families::mosaic_gpt,
-                                                   &families::granite,
-                                                   &families::minicpm,
-                                                   &families::smollm3,
-                                                   &families::starcoder2,
-                                                   &families::stablelm,
-                                                   &families::ernie4_5,
-                                                   &families::helium,
-                                                   &families::seed_oss,
-                                                   &families::hunyuan,
-                                                   &families::bitnet,
-                                                   &families::internlm2,
-                                                   &families::internlm3,
-                                                   &families::arcee,
-                                                   &families::nemotron,
-                                                   &families::apertus,
-                                                   &families::gemma,
-                                                   &families::gemma2,
-                                                   &families::gemma3,
-                                                   &families::gemma4,
-                                                   &families::exaone,
-                                                   &families::exaone4,
-                                                   &families::glm,
-                                                   &families::glm4,
-                                                   &families::cohere,
-                                                   &families::cohere2,
-                                                   &families::gpt_neox,
-                                                   &families::falcon,
-                                                   &families::qwen3_moe,
-                                                   &families::qwen2_moe,
-                                                   &families::mixtral,
-                                                   &families::phimoe,
-                                                   &families::olmoe,
-                                                   &families::granitemoe,
-                                                   &families::granitemoeshared,
-                                                   &families::ernie4_5_moe,
-                                                   &families::deepseek_v2,
-                                                   &families::deepseek_v3,
-                                                   &families::glm4_moe_lite,
-                                                   &families::lfm2,
-                                                   &families::lfm2_moe,
-                                                   &families::qwen3_5,
-                                                   &families::qwen3_5_moe,
-                                                   &families::qwen3_next,
-                                                   &families::granite_hybrid,
-                                                   &families::falcon_h1,
-                                                   &families::nemotron_h,
-                                                   &families::bamba,
-                                                   &families::gpt_oss};
+inline constexpr const Family* known_families[] = {&families::llama,        &families::mistral,
+                                                   &families::ministral,    &families::ministral3,
+                                                   &families::olmo,         &families::olmo2,
+                                                   &families::olmo3,        &families::phi,
+                                                   &families::phi3,         &families::qwen2,
+                                                   &families::qwen3,        &families::gpt2,
+                                                   &families::opt,          &families::mpt,
+                                                   &families::mosaic_gpt,   &families::granite,
+                                                   &families::minicpm,      &families::smollm3,
+                                                   &families::starcoder2,   &families::stablelm,
+                                                   &families::ernie4_5,     &families::helium,
+                                                   &families::seed_oss,     &families::hunyuan,
+                                                   &families::bitnet,       &families::internlm2,
+                                                   &families::internlm3,    &families::arcee,
+                                                   &families::nemotron,     &families::apertus,
+                                                   &families::gemma,        &families::gemma2,
+                                                   &families::gemma3,       &families::gemma3n,
+                                                   &families::gemma4,       &families::exaone,
+                                                   &families::exaone4,      &families::glm,
+                                                   &families::glm4,         &families::cohere,
+                                                   &families::cohere2,      &families::gpt_neox,
+                                                   &families::falcon,       &families::qwen3_moe,
+                                                   &families::qwen2_moe,    &families::mixtral,
+                                                   &families::phimoe,       &families::olmoe,
+                                                   &families::granitemoe,   &families::granitemoeshared,
+                                                   &families::ernie4_5_moe, &families::deepseek_v2,
+                                                   &families::deepseek_v3,  &families::glm4_moe_lite,
+                                                   &families::lfm2,         &families::lfm2_moe,
+                                                   &families::qwen3_5,      &families::qwen3_5_moe,
+                                                   &families::qwen3_next,   &families::granite_hybrid,
+                                                   &families::falcon_h1,    &families::nemotron_h,
+                                                   &families::bamba,        &families::gpt_oss};
 
 namespace detail {
 
@@ -150,9 +121,8 @@ inline const Family& family_of(const JsonFields& fields) {
 /// Whether text_config describes the text model, in the multimodal models whose text part is a family of slm.
 inline bool wraps_text(const JsonFields& fields) {
   const std::string type = fields.string("model_type", "");
-  const bool wrapper =
-      type == "gemma3" || type == "gemma4" || type == "mistral3" || type == "qwen3_5" || type == "qwen3_5_moe";
-  return wrapper && fields.has("text_config");
+  constexpr std::string_view wrappers[] = {"gemma3", "gemma3n", "gemma4", "mistral3", "qwen3_5", "qwen3_5_moe"};
+  return std::find(std::begin(wrappers), std::end(wrappers), type) != std::end(wrappers) && fields.has("text_config");
 }
 
 /// Checks that synonymous fields have equal values.

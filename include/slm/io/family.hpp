@@ -60,6 +60,23 @@ struct InputTable {
   std::string_view output_norm = {};
 };
 
+/// Module names of residual streams.
+struct StreamTable {
+  std::string_view in = {};  // {} is the number of a stream, from 0 for the second one
+  std::string_view out = {};
+  std::string_view all_in = {};  // whole names of tensors that hold the matrices of all streams but the first
+  std::string_view all_out = {};
+  // below a layer's prefix:
+  std::string_view router_norm = {};
+  std::string_view router = {};      // the stream -> one number a stream
+  std::string_view prediction = {};  // these numbers -> the weights of the sums
+  std::string_view correction = {};  // likewise -> the factors of the change, less 1
+  std::string_view scale = {};       // a whole tensor name
+  std::string_view low_rank_in = {};
+  std::string_view low_rank_out = {};
+  std::string_view low_rank_norm = {};
+};
+
 /// Module names of latent attention, below a layer's prefix.
 struct LatentTable {
   std::string_view query = {};         // from the layer's input
@@ -111,6 +128,7 @@ struct TensorTable {
   ExpertTable experts = {};                         // of the layers with experts
   InputTable inputs = {};
   LatentTable latent = {};
+  StreamTable streams = {};
   std::string_view layer_factor = {};  // a whole tensor name
   bool transposed = false;             // the layers' matrices are stored [in, out]
   bool grouped_qkv = false;            // rows of a fused qkv: for each KV head its queries, its key and its value

@@ -89,6 +89,26 @@ constexpr GgufArchitecture gemma4_architecture(GgufArchitecture made) {
   return made;
 }
 
+constexpr GgufArchitecture gemma3n_architecture(GgufArchitecture made) {
+  made = gemma4_architecture(made);
+  TensorTable& names = made.apart.names;
+  names.layer_factor = {};
+  names.experts = {};
+  names.streams = {.in = "altup_proj.{}",
+                   .out = "altup_unembd_proj.{}",
+                   .all_in = "altup_proj.weight",
+                   .all_out = "altup_unembd_proj.weight",
+                   .router_norm = "altup_router_norm",
+                   .router = "altup_router",
+                   .prediction = "altup_predict_coef",
+                   .correction = "altup_correct_coef",
+                   .scale = "altup_correct_scale.weight",
+                   .low_rank_in = "laurel_l",
+                   .low_rank_out = "laurel_r",
+                   .low_rank_norm = "laurel_post_norm"};
+  return made;
+}
+
 /// Older files have the keys and values of all heads in one matrix.
 constexpr GgufArchitecture latent_architecture(GgufArchitecture made) {
   LatentTable& names = made.apart.names.latent;
@@ -164,6 +184,9 @@ inline constexpr GgufArchitecture gguf_architectures[] = {
                               {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich}),
     detail::gemma4_architecture(detail::gguf_architecture(
         "gemma4", "gemma4_text", detail::gate_and_up,
+        {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich, .qk_norm = QkNorm::per_head})),
+    detail::gemma3n_architecture(detail::gguf_architecture(
+        "gemma3n", "gemma3n_text", detail::gate_and_up,
         {.activation = ActivationKind::gelu_tanh, .order = BlockOrder::sandwich, .qk_norm = QkNorm::per_head})),
     detail::gguf_architecture("smollm3", "smollm3", detail::gate_and_up, {}, true),
     detail::gguf_architecture("granite", "granite", detail::gate_and_up, {}, true),

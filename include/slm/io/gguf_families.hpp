@@ -14,19 +14,24 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
+/// Gemma 4 and Gemma 3n, whose layers have different shapes.
+constexpr bool is_shaped_gemma(std::string_view architecture) {
+  return architecture == "gemma4" || architecture == "gemma3n";
+}
+
 /// Whether an architecture's formulas have the factor or pattern of a key.
 constexpr bool gguf_family_reads(std::string_view architecture, std::string_view key) {
   const bool scaled = architecture == "granite" || architecture == "minicpm" || architecture == "granitemoe" ||
                       architecture == "granitehybrid";
   const bool windowed = architecture == "gemma2" || architecture == "gemma3" || architecture == "olmo2" ||
                         architecture == "exaone4" || architecture == "cohere2" || architecture == "gpt-oss" ||
-                        architecture == "gemma4";
+                        is_shaped_gemma(architecture);
   if (key == "logit_scale") return scaled || architecture == "cohere2" || architecture == "command-r";
   if (key == "embedding_scale" || key == "residual_scale") return scaled;
   if (key == "attention.scale") return scaled && architecture != "minicpm";
   if (key == "attn_logit_softcapping") return architecture == "gemma2";
   if (key == "final_logit_softcapping")
-    return architecture == "gemma2" || architecture == "gemma3" || architecture == "gemma4";
+    return architecture == "gemma2" || architecture == "gemma3" || is_shaped_gemma(architecture);
   return key == "attention.sliding_window_pattern" && windowed;
 }
 

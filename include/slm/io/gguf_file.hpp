@@ -209,25 +209,39 @@ inline std::optional<std::filesystem::path> gguf_of(const std::filesystem::path&
 
 namespace detail {
 
+/// Throws checkpoint.missing-tensor.
+inline const GgufTensor& gguf_tensor(const GgufFile& file, std::string_view name) {
+  if (const GgufTensor* found = file.find(name)) return *found;
+  throw Error("checkpoint.missing-tensor", text("'", file.fields().file(), "' has no tensor '", name, "'"),
+              "Convert the model again, or get its file from another source");
+}
+
+/// The rows of a matrix. Throws checkpoint.missing-tensor, checkpoint.wrong-shape.
+inline int gguf_rows(const GgufFile& file, std::string_view name) {
+  const GgufTensor& found = gguf_tensor(file, name);
+  if (found.shape.size() == 2 && found.shape[0] >= 1 && found.shape[0] <= 1 << 24)
+    return static_cast<int>(found.shape[0]);
+  throw Error(
+      "checkpoint.wrong-shape",
+      text("'", file.fields().file(), "': tensor '", name, "' is ", shape_text(found.shape), ", expected a matrix"),
+      "Convert the model again, or get its file from another source");
+}
+
 /// One positive number per rotary frequency, from a tensor. stills: numbers from 1e30 on mean that a pair does not
 /// turn.
 inline std::vector<float> gguf_divisors(const GgufFile& file, std::string_view name, int rotary_dim,
                                         bool stills = false) {
-  const GgufTensor* const found = file.find(name);
-  if (found == nullptr) {
-    throw Error("checkpoint.missing-tensor", text("'", file.fields().file(), "' has no tensor '", name, "'"),
-                "Convert the model again, or get its file from another source");
-  }
+  const GgufTensor& found = gguf_tensor(file, name);
   const std::vector<std::int64_t> expected{rotary_dim / 2};
-  if (found->shape != expected || found->type->dtype != DType::f32) {
+  if (found.shape != expected || found.type->dtype != DType::f32) {
     throw Error("checkpoint.wrong-shape",
-                text("'", file.fields().file(), "': tensor '", name, "' is ", found->type->name, " ",
-                     shape_text(found->shape), ", expected F32 ", shape_text(expected)),
+                text("'", file.fields().file(), "': tensor '", name, "' is ", found.type->name, " ",
+                     shape_text(found.shape), ", expected F32 ", shape_text(expected)),
                 "Convert the model again, or get its file from another source");
   }
   std::vector<float> values(static_cast<std::size_t>(expected[0]));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = load_unaligned<float>(found->bytes + i * sizeof(float));
+    values[i] = load_unaligned<float>(found.bytes + i * sizeof(float));
     if (stills && values[i] >= 1e30f) {
       values[i] = std::numeric_limits<float>::infinity();
     } else if (!(values[i] >= 1e-3f && values[i] <= 1e6f)) {

@@ -19,7 +19,7 @@
 #include "slm/io/gguf_architectures.hpp"
 #include "slm/io/gguf_families.hpp"
 #include "slm/io/gguf_file.hpp"
-#include "slm/io/gguf_gemma4.hpp"
+#include "slm/io/gguf_gemma.hpp"
 #include "slm/io/gguf_latent.hpp"
 #include "slm/io/gguf_mixers.hpp"
 #include "slm/io/gguf_mixture.hpp"
@@ -41,8 +41,8 @@ class GgufModelReader {
     read_sizes();
     GgufMixtureReader(file_, architecture_.name, model_).read();
     read_settings();
-    if (is("gemma4")) {
-      GgufGemma4Reader(file_, model_).read_settings();
+    if (is_shaped_gemma(architecture_.name)) {
+      GgufGemmaReader(file_, architecture_.name, model_).read_settings();
     } else if (config_.positions == Positions::rope) {
       read_rope();
     }
@@ -69,21 +69,7 @@ class GgufModelReader {
                  "See docs/models.md for the supported families and their features");
   }
 
-  const GgufTensor& tensor(std::string_view name) const {
-    if (const GgufTensor* found = file_.find(name)) return *found;
-    throw Error("checkpoint.missing-tensor", text("'", fields_.file(), "' has no tensor '", name, "'"),
-                "Convert the model again, or get its file from another source");
-  }
-
-  int rows_of(std::string_view name) const {
-    const GgufTensor& found = tensor(name);
-    if (found.shape.size() == 2 && found.shape[0] >= 1 && found.shape[0] <= 1 << 24) {
-      return static_cast<int>(found.shape[0]);
-    }
-    throw Error("checkpoint.wrong-shape",
-                text("'", fields_.file(), "': tensor '", name, "' is ", shape_text(found.shape), ", expected a matrix"),
-                "Convert the model again, or get its file from another source");
-  }
+  int rows_of(std::string_view name) const { return gguf_rows(file_, name); }
 
   /// An integer, or an array with the same integer for every layer.
   int layer_integer(std::string_view name, int largest) const {
@@ -154,8 +140,8 @@ class GgufModelReader {
     config_.hidden = fields_.integer(key("embedding_length"), 1, 1 << 20);
     config_.heads = layer_integer("attention.head_count", 4096);
     config_.head_dim = config_.hidden / config_.heads;
-    if (is("gemma4")) {
-      GgufGemma4Reader(file_, model_).read_sizes();
+    if (is_shaped_gemma(architecture_.name)) {
+      GgufGemmaReader(file_, architecture_.name, model_).read_sizes();
       return read_vocabulary();
     }
     if (is("deepseek2")) {
@@ -222,7 +208,8 @@ class GgufModelReader {
     settings.norm_epsilon = fields_.number(key(epsilon), 0, 1);
     settings.clip_qkv = fields_.number(key("attention.clamp_kqv"), 0, 1e6, 0);
     settings.clips_normed = is("olmoe") && settings.clip_qkv != 0;
-    if (!is("gemma4")) settings.window = fields_.integer(key("attention.sliding_window"), 0, 1 << 24, 0);
+    if (!is_shaped_gemma(architecture_.name))
+      settings.window = fields_.integer(key("attention.sliding_window"), 0, 1 << 24, 0);
   }
 
   void read_rope() {

@@ -19,6 +19,12 @@ namespace slm { inline namespace v0_1 { namespace detail {
 /// Base of TensorNames.
 class LayerNames {
  public:
+  /// The name of a tensor that holds the matrices of stream_in or stream_out; empty: there is none.
+  std::string all_streams(Role role) const {
+    const std::string_view name = role == Role::stream_in ? table_.streams.all_in : table_.streams.all_out;
+    return name.empty() ? std::string{} : text(prefixes_.model, name);
+  }
+
   /// The common prefix of all layer names up to the number: "model.layers.".
   std::string layers() const { return text(prefixes_.model, table_.layer.substr(0, table_.layer.find("{}"))); }
 
@@ -196,13 +202,39 @@ class LayerNames {
     }
     if (width == 0) return {};
     switch (role) {
-      case Role::input_table: return one(outside(inputs.table), {shape_.vocab, all});
+      case Role::input_table: return one(outside(inputs.table), {shape_.input_rows(), all});
       case Role::input_from_embedding: return one(outside(inputs.from_embedding), {all, hidden});
       case Role::input_norm: return one(outside(inputs.norm), {width});
       case Role::own_input_gate: return one(in(layer, inputs.gate), {width, hidden});
       case Role::own_input_out: return one(in(layer, inputs.out), {hidden, width});
       case Role::own_input_norm: return one(in(layer, inputs.output_norm), {hidden});
       default: return {};
+    }
+  }
+
+  /// The parts of residual streams.
+  std::vector<TensorName> of_streams(Role role, int layer) const {
+    const StreamTable& table = table_.streams;
+    const std::int64_t hidden = shape_.hidden, count = shape_.streams.count, rank = shape_.streams.low_rank;
+    if (count == 0) return {};
+    const auto of_each = [&](std::string_view pattern) {
+      std::vector<TensorName> names;
+      for (int stream = 0; stream + 1 < count; ++stream)
+        names.push_back({text(prefixes_.model, of_expert(pattern, stream), ".weight"), {hidden, hidden}});
+      return names;
+    };
+    switch (role) {
+      case Role::stream_in: return of_each(table.in);
+      case Role::stream_out: return of_each(table.out);
+      case Role::stream_router_norm: return one(in(layer, table.router_norm), {hidden});
+      case Role::stream_router: return one(in(layer, table.router), {count, hidden});
+      case Role::stream_prediction: return one(in(layer, table.prediction), {count * count, count});
+      case Role::stream_correction: return one(in(layer, table.correction), {count, count});
+      case Role::stream_scale:
+        return shape_.streams.scaled ? one(text(numbered(layer), table.scale), {hidden}) : std::vector<TensorName>{};
+      case Role::low_rank_in: return one(in(layer, table.low_rank_in), {rank, hidden});
+      case Role::low_rank_out: return one(in(layer, table.low_rank_out), {hidden, rank});
+      default: return one(in(layer, table.low_rank_norm), {hidden});
     }
   }
 

@@ -132,6 +132,16 @@ class TensorNames : public detail::LayerNames {
       case Role::own_input_out:
       case Role::own_input_norm:
       case Role::layer_factor: return of_shapes(role, layer);
+      case Role::stream_in:
+      case Role::stream_out:
+      case Role::stream_router_norm:
+      case Role::stream_router:
+      case Role::stream_prediction:
+      case Role::stream_correction:
+      case Role::stream_scale:
+      case Role::low_rank_in:
+      case Role::low_rank_out:
+      case Role::low_rank_norm: return of_streams(role, layer);
       case Role::final_norm:
         return shape_.final_norm ? norm(outside(table_.final_norm), hidden) : std::vector<TensorName>{};
       case Role::head: return tied_ ? std::vector<TensorName>{} : head(embedding);
@@ -160,7 +170,7 @@ class TensorNames : public detail::LayerNames {
         if (!weights.empty() || !biases.empty()) visit(role, layer, weights, biases);
       }
     };
-    visit_roles(Role::embedding, Role::input_norm, 0);
+    visit_roles(Role::embedding, Role::stream_out, 0);
     for (int l = 0; l < shape_.layers; ++l) visit_roles(Role::attention_norm, Role::down, l);
     visit_roles(Role::final_norm, Role::head, 0);
   }

@@ -20,6 +20,8 @@ enum class Role {
   input_table,  // of the layers' own inputs
   input_from_embedding,
   input_norm,
+  stream_in,   // of residual streams: the matrices of the streams but the first
+  stream_out,  // likewise, after the layers
   // per layer:
   attention_norm,
   mlp_norm,
@@ -63,7 +65,15 @@ enum class Role {
   own_input_gate,      // of the layer's own input
   own_input_out,
   own_input_norm,
-  layer_factor,  // of the layer's output
+  layer_factor,        // of the layer's output
+  stream_router_norm,  // of residual streams: see StreamTable
+  stream_router,
+  stream_prediction,
+  stream_correction,
+  stream_scale,
+  low_rank_in,  // of the branch beside attention
+  low_rank_out,
+  low_rank_norm,
   down,
   // after the layers:
   final_norm,
@@ -96,6 +106,10 @@ constexpr bool is_linear(Role role) {
     case Role::input_from_embedding:
     case Role::own_input_gate:
     case Role::own_input_out:
+    case Role::stream_in:
+    case Role::stream_out:
+    case Role::low_rank_in:
+    case Role::low_rank_out:
     case Role::head: return true;
     default: return false;
   }

@@ -18,17 +18,18 @@ struct KvPoolOptions {
   std::size_t memory = 0;
   std::optional<KvFormat> format =
       std::nullopt;  // storage format of keys and values; none: the model's default (LoadOptions::cache_format)
-  bool share_prefixes = false;  // keeps full pages for sequences with the same prefix, until the memory is needed
+  bool share_prefixes = false;  // keeps pages for sequences with the same prefix, until the memory is needed
 };
 
 struct PrefixStats {
-  std::int64_t hits = 0;       // pages reused
-  std::int64_t misses = 0;     // pages looked up and not found
-  std::int64_t evictions = 0;  // pages evicted because the pool was full
-  std::int64_t pages = 0;      // pages in the index
+  std::int64_t hits = 0;            // full pages reused
+  std::int64_t misses = 0;          // pages looked up and not found
+  std::int64_t evictions = 0;       // pages evicted because the pool was full
+  std::int64_t pages = 0;           // pages in the index
+  std::int64_t part_positions = 0;  // positions reused from the beginning of a page
 
-  std::int64_t hit_positions() const { return hits * page_positions; }
-  std::int64_t queried_positions() const { return (hits + misses) * page_positions; }
+  std::int64_t hit_positions() const { return hits * page_positions + part_positions; }
+  std::int64_t queried_positions() const { return (hits + misses) * page_positions + part_positions; }
 };
 
 namespace detail {

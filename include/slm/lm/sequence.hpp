@@ -60,6 +60,7 @@ struct SequenceState {
   virtual void discard() {}
   /// Appends leading tokens whose positions other sequences have computed.
   virtual void adopt_tokens(std::span<const Token>) {}
+  virtual void share_last_page() {}
   virtual void save(std::ostream&) const { throw no_cache(); }
   /// The state must be empty.
   virtual void load(std::istream&) { throw no_cache(); }
@@ -100,6 +101,9 @@ class Sequence {
   /// Appends the tokens whose pages are known from other sequences with the same prefix. In contrast, forward() reuses
   /// pages only for the tokens in its batch.
   void adopt(std::span<const Token> tokens) { state_->adopt_tokens(tokens); }
+  /// Lets other sequences reuse the positions after the last full page; forward() shares full pages only. For a
+  /// sequence that is complete or will be released: to append more tokens, it copies that page.
+  void share_last_page() { state_->share_last_page(); }
   /// Total positions reused from other sequences instead of computed.
   std::int64_t adopted() const { return state_->adopted; }
 

@@ -2,88 +2,16 @@
 // config select the operations, never the name of a model family.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "slm/backend/concept.hpp"
 #include "slm/config/registry.hpp"
-#include "slm/model/rope.hpp"
+#include "slm/model/block_inputs.hpp"
+#include "slm/model/streams.hpp"
 #include "slm/model/weights.hpp"
 
 namespace slm { inline namespace v0_1 {
-
-/// Buffers of one step. Each row is one token of the step.
-template <Backend B>
-struct Activations {
-  using Rows = View<typename B::Activation, 2>;
-  Rows x;               // [rows, hidden]      residual stream
-  Rows q;               // [rows, heads * dim] queries
-  Rows mixed;           // [rows, heads * dim] attention output
-  Rows gated;           // [rows, ffn]
-  Rows branch = {};     // [rows, hidden]  an output that is normalised before it is added; empty in other orders
-  Rows projected = {};  // [rows, projected] inputs of a recurrence, in the memory of q; empty without mixers
-  Rows inner = {};      // [rows, inner]     outputs of a recurrence
-  Rows inputs = {};     // [rows, layers * width] the layers' own inputs; empty without them
-};
-
-/// The buffers in the widths of a layer.
-template <Backend B>
-Activations<B> of_layer(const ModelConfig& shape, int layer, Activations<B> rows) {
-  if (shape.is_uniform()) return rows;
-  const auto narrow = [](auto& view, std::int64_t width) { view = {view.data, view.extent(0), width}; };
-  const std::int64_t width = shape.shapes.inputs;
-  narrow(rows.q, std::int64_t{shape.heads} * shape.head_dim_of(layer));
-  narrow(rows.mixed, rows.q.extent(1));
-  narrow(rows.gated, shape.ffn_of(layer));
-  if (width != 0) {
-    rows.inputs.data += width * layer;
-    rows.inputs.extents[1] = width;
-  }
-  return rows;
-}
-
-/// Settings of a checkpoint that a block needs besides its weights.
-struct BlockSettings {
-  float norm_epsilon = 0;
-  float clip_qkv = 0;  // 0: none
-  bool clips_normed = false;
-  float residual_scale = 1;
-  LayerFactors factors = {};
-  RouterSettings router = {};  // of a layer with experts
-  Rope rope = {};
-  Attention attention = {};
-};
-
-/// Tables that layers of a model share, in device memory; null: none.
-struct PositionTables {
-  const float* inverse_frequency[2] = {};  // see Rope
-  const float* windowed_frequency = nullptr;
-  const float* slopes = nullptr;
-};
-
-inline BlockSettings block_settings(const ModelConfig& shape, const ModelSettings& settings, int layer,
-                                    const PositionTables& tables) {
-  Rope rope;
-  if (settings.rotates(layer)) {
-    const bool windowed = settings.has_two_ropes() && settings.window_of(layer) != 0;
-    const float* const own = windowed ? tables.windowed_frequency : nullptr;
-    rope = {.inverse_frequency = {windowed ? own : tables.inverse_frequency[0],
-                                  windowed ? own : tables.inverse_frequency[1]},
-            .width = shape.rotary_dim_of(layer),
-            .factor = windowed ? 1 : settings.rope_scaling.attention_factor,
-            .pairs = shape.rotates_pairs};
-  }
-  return {.norm_epsilon = settings.norm_epsilon,
-          .clip_qkv = settings.clip_qkv,
-          .clips_normed = settings.clips_normed,
-          .residual_scale = settings.residual_scale,
-          .factors = settings.factors,
-          .router = settings.router,
-          .rope = rope,
-          .attention = {.scale = settings.attention_scale,
-                        .window = settings.window_of(layer),
-                        .slopes = tables.slopes,
-                        .cap = settings.attention_cap,
-                        .temperature = settings.temperature,
-                        .temperature_context = settings.temperature_context}};
-}
 
 /// Computes q, k, v = projections of input_norm(x), then the attention output `mixed`.
 template <Backend B, class Step, Config Shape, WeightFormat Format>
@@ -184,7 +112,12 @@ void run_mlp(Step& step, const Shape& config, const LayerWeights<Format, B>& lay
   if (shape.activation == ActivationKind::xielu) activation = layer.activation;
   activation.factor = settings.factors.mlp_gate;
   const auto up = linear(layer.gate_up, layer.gate_up_bias, layer.number(AdaptedProduct::gate_up));
-  if (shape.gated) {
+  if (settings.gate_cutoff > -std::numeric_limits<float>::infinity()) {
+    if constexpr (MixesStreams<B>) {
+      step.mlp(rows.x, input_norm, up, ActivationKind::identity, nullptr, rows.gate_up);
+      step.gate_some(rows.gate_up, settings.gate_cutoff, activation, rows.gated);
+    }
+  } else if (shape.gated) {
     step.gated_mlp(rows.x, input_norm, up, rows.gated, activation);
   } else {
     step.mlp(rows.x, input_norm, up, activation, data_or_null(layer.down_divisor), rows.gated);
@@ -225,7 +158,19 @@ void run_mlp_beside_experts(Step& step, const Shape& config, const LayerWeights<
   }
 }
 
-/// Adds what the layer's own input gives, x += norm(out . (activation(gate . x) * input)), then x *= factor.
+/// The product of x with the layer's own input, activation(gate . x) * input, in the memory of gated.
+template <Backend B, class Step, Config Shape, WeightFormat Format>
+View<typename B::Activation, 2> own_input(Step& step, const Shape& config, const LayerWeights<Format, B>& layer,
+                                          const Activations<B>& rows) {
+  const std::int64_t width = config.value.shapes.inputs;
+  const View<typename B::Activation, 2> gate{rows.gated.data, rows.x.extent(0), width};
+  const Activation activation = config.value.activation;
+  step.mlp(rows.x, Norm{.kind = NormKind::none}, Linear{layer.input_gate}, activation, nullptr, gate);
+  step.multiply_rows(gate, rows.inputs);
+  return gate;
+}
+
+/// Adds what the layer's own input gives, x += norm(out . own_input()), then x *= factor.
 template <Backend B, class Step, Config Shape, WeightFormat Format>
 void finish_layer(Step& step, const Shape& config, const LayerWeights<Format, B>& layer, const BlockSettings& settings,
                   const Activations<B>& rows) {
@@ -233,14 +178,40 @@ void finish_layer(Step& step, const Shape& config, const LayerWeights<Format, B>
     const ModelConfig& shape = config.value;
     const Norm as_it_is{.kind = NormKind::none};
     if (shape.shapes.inputs != 0) {
-      const typename Activations<B>::Rows gate{rows.gated.data, rows.x.extent(0),
-                                               static_cast<std::int64_t>(shape.shapes.inputs)};
-      step.mlp(rows.x, as_it_is, Linear{layer.input_gate}, shape.activation, nullptr, gate);
-      step.multiply_rows(gate, rows.inputs);
+      const auto gate = own_input<B>(step, config, layer, rows);
       step.mlp(gate, as_it_is, Linear{layer.input_out}, ActivationKind::identity, nullptr, rows.branch);
       step.add(rows.branch, norm_of<B>(layer.input_norm, shape.norm, settings.norm_epsilon), rows.x);
     }
     if (shape.shapes.scaled) step.scale(rows.x, layer.factor);
+  }
+}
+
+/// A block of a model with residual streams.
+template <Backend B, class Step, Config Shape, WeightFormat Format>
+void run_stream_block(Step& step, const Shape& config, const LayerWeights<Format, B>& layer,
+                      const BlockSettings& settings, KvLayer kv, const Activations<B>& rows) {
+  if constexpr (MixesStreams<B>) {
+    const ModelConfig& shape = config.value;
+    const float epsilon = settings.norm_epsilon;
+    predict_streams<B>(step, *layer.streams, epsilon, rows);
+    step.copy_rows(rows.x, rows.normed);
+    step.normalize(rows.normed, norm_of<B>(layer.attention_norm, shape.norm, epsilon));
+    Activations<B> of_attention = rows;
+    of_attention.x = rows.normed;
+    run_attention<B>(step, config, layer, settings, kv, Norm{.kind = NormKind::none}, of_attention);
+    const auto out = linear(layer.attention_out, layer.attention_out_bias, layer.number(AdaptedProduct::attention_out));
+    add_output<B>(step, config, settings, layer.attention_output_norm, rows.mixed, out, 1, rows);
+    add_low_rank<B>(step, *layer.streams, epsilon, rows);
+    run_mlp<B>(step, config, layer, settings, norm_of<B>(layer.mlp_norm, shape.norm, epsilon), rows);
+    const auto down = linear(layer.down, layer.down_bias, layer.number(AdaptedProduct::down));
+    add_output<B>(step, config, settings, layer.mlp_output_norm, rows.gated, down, 1, rows);
+    correct_streams<B>(step, *layer.streams, epsilon, rows);
+    const auto gate = own_input<B>(step, config, layer, rows);
+    step.mlp(gate, Norm{.kind = NormKind::none}, Linear{layer.input_out}, ActivationKind::identity, nullptr,
+             rows.branch);
+    step.normalize(rows.branch, norm_of<B>(layer.input_norm, shape.norm, epsilon));
+    for (int stream = 1; stream < shape.streams.count; ++stream)
+      step.add(rows.branch, Norm{.kind = NormKind::none}, stream_of<B>(rows, stream));
   }
 }
 
@@ -249,6 +220,7 @@ void run_block(Step& step, const Shape& config, const LayerWeights<Format, B>& l
                KvLayer kv, const Activations<B>& of_model) {
   const ModelConfig& shape = config.value;
   const Activations<B> rows = of_layer(shape, layer.index, of_model);
+  if (shape.has_streams()) return run_stream_block<B>(step, config, layer, settings, kv, rows);
   const Norm attention_norm = norm_of<B>(layer.attention_norm, shape.norm, settings.norm_epsilon);
   const Norm mlp_norm = norm_of<B>(layer.mlp_norm, shape.norm, settings.norm_epsilon);
   const Norm as_it_is{.kind = NormKind::none};

@@ -76,7 +76,7 @@ inline std::size_t device_weight_bytes(const Checkpoint& source, WeightType type
 /// Width of the widest activations except logits: q, k and v, or gate and up, or the residual stream.
 inline std::int64_t widest_activations(const ModelConfig& shape) {
   return std::max({std::int64_t{shape.heads + 2 * shape.kv_heads} * shape.head_dim, std::int64_t{2} * shape.ffn,
-                   std::int64_t{shape.hidden}});
+                   std::int64_t{shape.hidden}, shape.mixer.projected()});
 }
 
 inline MixtureWidths mixture_widths(const ModelConfig& shape) {

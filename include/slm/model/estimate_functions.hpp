@@ -16,6 +16,7 @@
 #include "slm/core/usable_cores.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/linear_source.hpp"
+#include "slm/model/block_inputs.hpp"
 #include "slm/model/estimate.hpp"
 #include "slm/model/latent_weights.hpp"
 #include "slm/model/load_options.hpp"
@@ -77,7 +78,11 @@ class WeightBytes {
         if (mapped != in_file) all = before, mapped = in_file;  // the bytes of the embedding
         return;
       }
-      case Role::input_table: step += matrix(role, weights) / shape.vocab; return;
+      case Role::input_table: step += matrix(role, weights) / shape.input_rows(); return;
+      case Role::stream_in:
+      case Role::stream_out:
+        for (std::size_t i = 0; i < weights.size(); ++i) step += matrix(role, weights.subspan(i, 1));
+        return;
       case Role::layer_factor: return;
       case Role::head: step += matrix(role, weights, part_of_head()); return;
       case Role::qkv: {
@@ -101,6 +106,9 @@ class WeightBytes {
       case Role::shared_down: step += matrix(Role::down, weights); return;
       case Role::latent_heads: step += latent_heads(weights); return;
       case Role::router:
+      case Role::stream_router:
+      case Role::stream_prediction:
+      case Role::stream_correction:
       case Role::shared_gate: step += floats(weights.front()); return;
       default: break;
     }
@@ -231,18 +239,16 @@ class WeightBytes {
 };
 
 /// Activations of a step of `rows` rows on the CPU, and the threads' scratch memory.
-inline std::int64_t scratch_bytes(const ModelConfig& shape, KvFormat format, std::int64_t rows) {
+inline std::int64_t scratch_bytes(const ModelConfig& shape, const ModelSettings& settings, KvFormat format,
+                                  std::int64_t rows) {
+  const BufferWidths widths = buffer_widths(shape, settings);
   const std::int64_t width = shape.most_queries(), hidden = shape.hidden;
-  const std::int64_t ffn = std::max(shape.most_ffn(), shape.latent.query_rank);
-  const bool recurs = shape.mixer.kind != MixerKind::none;
-  const std::int64_t cached = shape.is_latent() ? shape.head_dim : 0;
-  const std::int64_t queries = recurs ? std::max<std::int64_t>(width, shape.mixer.projected()) : width + cached;
-  const std::int64_t inner = recurs ? shape.mixer.inner() : 0;
-  const std::int64_t packed = std::max({width, ffn, hidden, inner});
-  std::int64_t floats = hidden + queries + width + ffn + packed + shape.rotary_dim() + shape.embedding;
+  const std::int64_t inner = shape.mixer.kind != MixerKind::none ? shape.mixer.inner() : 0;
+  const std::int64_t packed = std::max({width, widths.gated, hidden, inner});
+  const std::int64_t inputs = std::int64_t{shape.shapes.inputs} * shape.layers;
+  std::int64_t floats = hidden + widths.queries + std::max(widths.mixed, inputs) + widths.gated + packed;
+  floats += inputs + shape.streams.count * hidden + shape.rotary_dim() + shape.embedding;
   floats += std::max(inner, norms_outputs(shape.order) ? hidden : 0);
-  if (const std::int64_t inputs = std::int64_t{shape.shapes.inputs} * shape.layers; inputs != 0)
-    floats += inputs + std::max<std::int64_t>(inputs - width, 0);
   const bool in_two_passes = shape.rotary_dim() != shape.head_dim || shape.rotates_pairs ||
                              shape.qk_norm != QkNorm::none || format == KvFormat::int8;  // see CpuStep::qkv
   std::int64_t keys = 0;                                                                 // of the widest layer
@@ -285,7 +291,8 @@ inline MemoryEstimate with_model(MemoryEstimate to, const Checkpoint& checkpoint
   to.cache += static_cast<std::uint64_t>(sequences) * layout.bytes_of(context);
   const std::int64_t rows = std::min<std::int64_t>(backend::Cpu::max_rows, sequences * context);
   const std::int64_t logits = 4 * sequences * checkpoint.config().vocab;
-  to.scratch += static_cast<std::uint64_t>(scratch_bytes(checkpoint.config(), format, rows) + logits);
+  to.scratch +=
+      static_cast<std::uint64_t>(scratch_bytes(checkpoint.config(), checkpoint.settings(), format, rows) + logits);
   if (to.step_bytes == 0) to.step_bytes = static_cast<std::uint64_t>(weights.step);
   return to;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/rounded_math.hpp"
 #include "slm/io/checkpoint.hpp"
 #include "slm/io/mixer_rows.hpp"
 #include "slm/io/tensor_names.hpp"
@@ -34,7 +35,7 @@ ExpertWeights<Format, B> read_experts(Reader& reader, int layer) {
   const TensorNames& names = reader.names;
   const MixtureConfig& shape = reader.checkpoint.config().mixture;
   ExpertWeights<Format, B> weights;
-  weights.router = reader.in_floats(names.weights(Role::router, layer).front());
+  weights.router = reader.in_floats(Role::router, layer);
   weights.router_bias = reader.vector(names.biases(Role::router, layer));
   weights.choice_bias = reader.vector(names.weights(Role::choice_bias, layer));
   weights.gate_up_bias =
@@ -74,7 +75,7 @@ ExpertWeights<Format, B> read_experts(Reader& reader, int layer) {
     weights.output_norm = reader.vector(names.weights(Role::expert_output_norm, layer));
     weights.beside_norm = reader.vector(names.weights(Role::beside_norm, layer));
   }
-  if (shape.shared_gate) weights.shared_gate = reader.in_floats(names.weights(Role::shared_gate, layer).front());
+  if (shape.shared_gate) weights.shared_gate = reader.in_floats(Role::shared_gate, layer);
   reader.step_bytes += weights.active_bytes(shape);
   return weights;
 }
@@ -124,7 +125,7 @@ void read_mixer(Reader& reader, typename Reader::Layer& layer) {
   layer.conv_bias = reader.vector(names.biases(Role::mixer_conv, l));
   std::vector<float> decay = reader.floats(names.weights(Role::mixer_decay, l));
   if (names.logs_decay()) {
-    for (float& value : decay) value = -std::exp(value);
+    for (float& value : decay) value = -rounded_exp(value);
   }
   layer.decay = reader.device.upload(decay.data(), decay.size());
   layer.dt_bias = reader.vector(names.weights(Role::mixer_dt_bias, l));

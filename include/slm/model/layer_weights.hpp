@@ -10,6 +10,7 @@
 #include "slm/lm/adapter.hpp"
 #include "slm/model/experts.hpp"
 #include "slm/model/latent_weights.hpp"
+#include "slm/model/stream_weights.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -57,6 +58,7 @@ struct LayerWeights {
   Vector down_divisor;                              // [ffn] or empty
   std::optional<ExpertWeights<Format, B>> experts;  // in place of gate_up and down, which are then empty
   std::optional<LatentWeights<Format, B>> latent;   // in place of qkv
+  std::optional<StreamWeights<Format, B>> streams;  // of residual streams
   Matrix attention_gate;                            // [heads * dim, hidden], or empty
   Vector attention_gate_bias;
   Matrix mixer_in, mixer_out;  // [projected, hidden] and [hidden, inner]; empty in layers without a mixer

@@ -87,9 +87,10 @@ class LoadedModel {
     gated,
     branch,
     narrow,
+    streams,
     chosen
   };  // activation buffers; the last ones are for output rows
-  static_assert(chosen + 1 < scratch_buffers);
+  static_assert(chosen < scratch_buffers);
 
   const ModelConfig& shape() const { return state_->weights.checkpoint->config(); }
   const ModelSettings& settings() const { return state_->weights.checkpoint->settings(); }
@@ -201,25 +202,36 @@ class LoadedModel {
 
   /// Runs the embedding and all blocks; returns the residual stream [rows, hidden].
   Rows run_layers(Step& step, const KvLayout& layout) const {
-    const std::int64_t width = shape().most_queries();
-    const std::int64_t latent = shape().is_latent() ? shape().head_dim : 0;  // a cached row beside the queries
+    const BufferWidths widths = buffer_widths(shape(), settings());
     const Mixer& mixer = shape().mixer;
     const bool recurs = mixer.kind != MixerKind::none;
     const Rows x = step.scratch(residual, shape().hidden);
     embed(step, x);
     if (settings().embedding_scale != 1) step.scale(x, settings().embedding_scale);
     const Rows inputs = layer_inputs(step, x);
-    const Rows q = step.scratch(queries, recurs ? std::max(width, mixer.projected()) : width + latent);
-    const auto narrowed = [&](std::int64_t columns) { return Rows{q.data, q.extent(0), columns}; };
-    const int inner = std::max({shape().most_ffn(), shape().shapes.inputs, shape().latent.query_rank});
-    const Activations<B> rows{.x = x,
-                              .q = recurs ? narrowed(width) : q,
-                              .mixed = step.scratch(mixed, width),
-                              .gated = step.scratch(gated, inner),
-                              .branch = norms_outputs(shape().order) ? step.scratch(branch, shape().hidden) : Rows{},
-                              .projected = recurs ? narrowed(mixer.projected()) : Rows{},
-                              .inner = recurs ? step.scratch(branch, mixer.inner()) : Rows{},
-                              .inputs = inputs};
+    const Rows q = step.scratch(queries, widths.queries), wide = step.scratch(mixed, widths.mixed);
+    const Rows inner = step.scratch(gated, widths.gated);
+    const auto narrowed = [](const Rows& of, std::int64_t columns) { return Rows{of.data, of.extent(0), columns}; };
+    Activations<B> rows{.x = x,
+                        .q = recurs ? narrowed(q, shape().most_queries()) : q,
+                        .mixed = narrowed(wide, shape().most_queries()),
+                        .gated = inner,
+                        .branch = norms_outputs(shape().order) ? step.scratch(branch, shape().hidden) : Rows{},
+                        .projected = recurs ? narrowed(q, mixer.projected()) : Rows{},
+                        .inner = recurs ? step.scratch(branch, mixer.inner()) : Rows{},
+                        .inputs = inputs};
+    if (settings().drops_gates()) rows.gate_up = narrowed(wide, std::int64_t{2} * shape().most_ffn());
+    if constexpr (MixesStreams<B>) {
+      if (const std::int64_t count = shape().streams.count; count != 0) {
+        rows.streams = step.scratch(streams, count * shape().hidden);
+        rows.streams = {rows.streams.data, count * x.extent(0), x.extent(1)};
+        rows.normed = narrowed(inner, shape().hidden);
+        split_streams<B>(step, state_->weights.streams_in, rows);
+        run_blocks_(*state_, step, layout, rows);
+        merge_streams<B>(step, state_->weights.streams_out, rows);
+        return rows.x;
+      }
+    }
     run_blocks_(*state_, step, layout, rows);
     return rows.x;
   }

@@ -76,6 +76,8 @@ inline std::uint64_t model_digest(const Checkpoint& checkpoint,
     add_unusual(source != layer && source >= 0 ? static_cast<float>(source) : -1, -1);
   }
   add_unusual(config.shapes.value_norm ? 1 : 0, 0);
+  for (const float cutoff : settings.gate_cutoffs) sum.add(cutoff);
+  add_unusual(config.streams.scaled ? 1 : 0, 0);
   return sum.value();
 }
 

@@ -98,8 +98,10 @@ struct ModelState {
       if (const ModelConfig& shape = checkpoint->config(); !shape.is_uniform() || shape.is_latent()) {
         throw Error("model.layer-shapes",
                     text("'", checkpoint->folder().string(), "' has ",
-                         shape.is_latent() ? "latent attention" : "layers of different shapes", ", which the backend ",
-                         B::name, " does not compute"),
+                         shape.is_latent()     ? "latent attention"
+                         : shape.has_streams() ? "several residual streams"
+                                               : "layers of different shapes",
+                         ", which the backend ", B::name, " does not compute"),
                     "Load it on the backend cpu without ranks");
       }
     }

@@ -187,9 +187,9 @@ struct KvPage {
 /// A handle: copies share the pages. Thread-safe.
 class PagePool {
  public:
-  PagePool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {}, PrefixHash hash = prefix_hash)
+  PagePool(KvLayout layout, std::unique_ptr<KvMemory> memory, KvPoolOptions options = {})
       : state_(std::make_shared<State>(std::move(layout), std::move(memory), options)),
-        prefixes_(options.share_prefixes ? std::make_shared<PrefixIndex>(hash) : nullptr) {}
+        prefixes_(options.share_prefixes ? std::make_shared<PrefixIndex>() : nullptr) {}
 
   const KvLayout& layout() const { return state_->layout; }
 

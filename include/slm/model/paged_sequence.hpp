@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <memory>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -143,20 +144,21 @@ struct PagedSequence final : SequenceState {
     return true;
   }
 
-  /// Reuses full pages after the first `position` positions that other sequences have filled with the same tokens, up
-  /// to `last`. Returns the number of filled positions. computes_rest: the caller computes the other positions next, so
-  /// the index counts them as misses.
+  /// Reuses positions after the first `position` that other sequences have filled with the same tokens, up to `last`:
+  /// full pages, then the beginning of one. Returns the number of filled positions. computes_rest: the caller computes
+  /// the other positions next, so the index counts them as misses.
   template <class TokenAt>
   int adopt(int position, int last, TokenAt token_at, bool computes_rest) {
     const int from = position / page_positions, to = last / page_positions;
-    if (pool.prefixes() == nullptr || beyond || from >= to) return position;
+    if (pool.prefixes() == nullptr || beyond || (from >= to && last - position < least_part)) return position;
     if (position % page_positions != 0 && computed_from > from * page_positions) return position;
     PrefixIndex::Ref before = prefix;
     while (PrefixIndex::count(before) > from) before = before->before;
     if (PrefixIndex::count(before) != from) return position;
 
     PrefixIndex& index = *pool.prefixes();
-    const auto found = index.find(before, key, texts_of(from, to, token_at));
+    const std::vector<Token> text = texts_of(from * page_positions, last, token_at);
+    const auto found = index.find(before, key, text);
     PagedSequence longer = *this;
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
       longer.tables[kind].resize(static_cast<std::size_t>(from));
@@ -165,19 +167,38 @@ struct PagedSequence final : SequenceState {
     int pages = from + static_cast<int>(found.size());
     longer.filled = pages * page_positions;
     while (pages > from && !longer.serves(pages * page_positions, false)) --pages;  // part of a window is missing
-    index.count(pages - from, computes_rest ? to - pages : 0);
-    if (pages == from) return position;
+    if (pages > from) before = found[static_cast<std::size_t>(pages - from - 1)].page;
+    longer.filled = pages * page_positions;
+    longer.adopt_part(before, std::span(text).subspan(static_cast<std::size_t>((pages - from) * page_positions)));
+    const bool serves_more = longer.filled > position && (pages > from || longer.filled - position >= least_part);
+    index.count(pages - from, computes_rest ? to - pages : 0, serves_more ? longer.filled - pages * page_positions : 0);
+    if (!serves_more) return position;
 
     tables = std::move(longer.tables);
-    filled = pages * page_positions;
+    filled = longer.filled;
+    const int end = (filled + page_positions - 1) / page_positions;
     for (std::size_t kind = 0; kind < tables.size(); ++kind) {
-      tables[kind].resize(static_cast<std::size_t>(pages));
-      for (int page = std::min(first_kept(kind, filled), pages) - 1; page >= 0; --page)
+      tables[kind].resize(static_cast<std::size_t>(end));
+      for (int page = std::min(first_kept(kind, filled), end) - 1; page >= 0; --page)
         tables[kind][static_cast<std::size_t>(page)].reset();
     }
     computed_from = std::min(computed_from, position);
-    prefix = found[static_cast<std::size_t>(pages - from - 1)].page;
+    prefix = before;
     return filled;
+  }
+
+  /// Adds the beginning of the last page to the index. Sharing is optional, so lack of memory prevents it silently.
+  void share_last_page() noexcept override {
+    const int end = std::min(filled, length()), full = end / page_positions, part = end % page_positions;
+    if (pool.prefixes() == nullptr || beyond || recurs() || part < least_part) return;
+    if (computed_from > full * page_positions || PrefixIndex::count(prefix) != full) return;
+    try {
+      std::vector<KvPageRef> kinds;
+      for (const auto& table : tables) kinds.push_back(table[static_cast<std::size_t>(full)]);
+      const auto text = std::span(tokens).subspan(static_cast<std::size_t>(full) * page_positions);
+      pool.prefixes()->add_part(prefix, key, text.first(static_cast<std::size_t>(part)), std::move(kinds));
+    } catch (const std::bad_alloc&) {
+    }
   }
 
   /// Adds the full pages of the first `last` positions to the index.
@@ -186,7 +207,8 @@ struct PagedSequence final : SequenceState {
     if (pool.prefixes() == nullptr || beyond) return;
     const int from = PrefixIndex::count(prefix), to = last / page_positions;
     if (from >= to || computed_from > from * page_positions) return;
-    prefix = pool.prefixes()->add(prefix, key, texts_of(from, to, token_at), tables);
+    const std::vector<Token> text = texts_of(from * page_positions, to * page_positions, token_at);
+    prefix = pool.prefixes()->add(prefix, key, text, tables);
   }
 
   /// Allocates the pages of positions first.. last - 1, and copies shared ones. Throws cache.full.
@@ -205,13 +227,38 @@ struct PagedSequence final : SequenceState {
           entry = pool.take(static_cast<int>(kind));
         } else if (!is_sole_owner(entry)) {
           if (written != nullptr && pool.prefixes()->leave(*written, static_cast<int>(kind), entry)) continue;
-          entry = pool.copy(static_cast<int>(kind), *entry);
+          copy(static_cast<int>(kind), entry);
         }
       }
     }
   }
 
  private:
+  static constexpr int least_part = 8;  // to compute fewer positions takes no longer than to copy their page
+
+  /// Appends the beginning of a known page to the full pages, if one serves.
+  void adopt_part(const PrefixIndex::Ref& before, std::span<const Token> text) {
+    const int full = filled / page_positions;
+    if (recurs() || std::ssize(text) < least_part) return;
+    PrefixIndex::Part part = pool.prefixes()->find_part(before, key, text);
+    if (part.positions == 0) return;
+    for (std::size_t kind = 0; kind < tables.size(); ++kind) {
+      tables[kind].resize(static_cast<std::size_t>(full));
+      tables[kind].push_back(std::move(part.kinds[kind]));
+    }
+    filled += part.positions;
+    if (!serves(filled, false)) filled -= part.positions;
+  }
+
+  /// Replaces a shared page by a copy, or, without memory for one, by the index's page if no other sequence holds it.
+  void copy(int kind, KvPageRef& entry) {
+    try {
+      entry = pool.copy(kind, *entry);
+    } catch (const Error&) {
+      if (pool.prefixes() == nullptr || !pool.prefixes()->leave(kind, entry)) throw;
+    }
+  }
+
   bool is_state(std::size_t kind) const { return static_cast<int>(kind) == pool.layout().state_kind(); }
   std::vector<KvPageRef>& snapshots() { return tables.back(); }
   const std::vector<KvPageRef>& snapshots() const { return tables.back(); }
@@ -222,12 +269,11 @@ struct PagedSequence final : SequenceState {
     return window == 0 ? 0 : std::max(0, length - KvLayout::longest_rollback + 1 - window) / page_positions;
   }
 
-  /// Tokens of pages from.. to - 1.
+  /// Tokens of the positions first.. last - 1.
   template <class TokenAt>
-  static std::vector<Token> texts_of(int from, int to, TokenAt token_at) {
+  static std::vector<Token> texts_of(int first, int last, TokenAt token_at) {
     std::vector<Token> tokens;
-    for (int position = from * page_positions; position < to * page_positions; ++position)
-      tokens.push_back(token_at(position));
+    for (int position = first; position < last; ++position) tokens.push_back(token_at(position));
     return tokens;
   }
 };

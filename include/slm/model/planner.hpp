@@ -110,7 +110,9 @@ class Planner {
     const std::span<const Batch::Item> items = batch.items();
     return items.size() <= static_cast<std::size_t>(limits.max_chained_rows) &&
            std::all_of(items.begin(), items.end(),
-                       [&](const auto& item) { return format_of(item) == format_of(items.front()); }) &&
+                       [&](const auto& item) {  // a plan has no states for later steps
+                         return format_of(item) == format_of(items.front()) && !paged(*item.sequence).recurs();
+                       }) &&
            limits.original_context ==
                std::numeric_limits<int>::max();  // otherwise the next token may need the other factors
   }

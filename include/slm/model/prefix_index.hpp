@@ -1,4 +1,4 @@
-// PrefixIndex: finds full pages by their token prefix, so that a common prefix is computed once.
+// PrefixIndex: finds pages by their token prefix, so that a common prefix is computed once.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
-#include <unordered_map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "slm/core/checksum.hpp"
 #include "slm/core/sole_owner.hpp"
 #include "slm/core/types.hpp"
 #include "slm/lm/kv_pool.hpp"
@@ -23,18 +23,6 @@ namespace slm { inline namespace v0_1 {
 struct KvPage;
 using KvPageRef = std::shared_ptr<const KvPage>;
 
-/// Computes the hash of the page with `tokens` from the hash of the previous page; 0 before the first.
-using PrefixHash = std::uint64_t (*)(std::uint64_t before, const PrefixKey& key, std::span<const Token> tokens);
-
-inline std::uint64_t prefix_hash(std::uint64_t before, const PrefixKey& key, std::span<const Token> tokens) {
-  Checksum sum;
-  sum.add(before);
-  sum.add(key.tenant);
-  sum.add(key.adapter);
-  sum.add(std::as_bytes(tokens));
-  return sum.value();
-}
-
 /// Belongs to one pool. Thread-safe.
 class PrefixIndex {
  public:
@@ -42,14 +30,16 @@ class PrefixIndex {
   using Ref = std::shared_ptr<Page>;
   using Order = std::list<Ref>;
 
-  /// A full page with its prefix, unique among all sequences with that prefix. It stays in the index while any
-  /// reference exists. Two sequences are therefore equal up to a page if and only if they refer to the same Page.
+  /// A page with its prefix. A full page is unique among all sequences with that prefix and stays in the index while
+  /// any reference exists. Two sequences are therefore equal up to a full page if and only if they refer to the same
+  /// Page. A partial page has fewer tokens; only the index refers to it.
   struct Page {
     Ref before;  // null for the first page
     PrefixKey key;
     std::vector<Token> tokens;
-    std::uint64_t hash = 0;
     int count = 0;  // pages of the prefix, this one included
+
+    bool is_partial() const { return tokens.size() < page_positions; }
 
     ~Page() {  // iterative, since recursion could overflow the stack for long prefixes
       while (before != nullptr && detail::is_sole_owner(before)) before = std::exchange(before->before, nullptr);
@@ -66,7 +56,10 @@ class PrefixIndex {
     std::vector<KvPageRef> kinds;
   };
 
-  explicit PrefixIndex(PrefixHash hash) : hash_(hash) {}
+  struct Part {
+    int positions = 0;  // leading positions of the page that serve
+    std::vector<KvPageRef> kinds = {};
+  };
 
   static int count(const Ref& page) { return page == nullptr ? 0 : page->count; }
 
@@ -75,7 +68,7 @@ class PrefixIndex {
     const std::lock_guard lock(mutex_);
     std::vector<Found> found;
     for (; tokens.size() >= page_positions; tokens = tokens.subspan(page_positions)) {
-      Ref page = known(before, key, tokens.first(page_positions), hash_of(before, key, tokens));
+      Ref page = known(before, key, tokens.first(page_positions));
       if (page == nullptr) break;
       found.push_back({page, page->kinds});
       before = std::move(page);
@@ -84,11 +77,32 @@ class PrefixIndex {
     return found;
   }
 
-  /// Counts the result of a lookup, in pages.
-  void count(std::int64_t hits, std::int64_t misses) {
+  /// Returns the page after `before`, full or partial, that has the most leading tokens in common with `tokens`.
+  Part find_part(const Ref& before, const PrefixKey& key, std::span<const Token> tokens) {
+    const std::lock_guard lock(mutex_);
+    const auto [place, common] = closest(Identity(before.get(), key, tokens));
+    if (common == 0) return {};
+    use(**place);
+    return {static_cast<int>(common), (**place)->kinds};
+  }
+
+  /// Adds a partial page with `tokens` after `before`, unless a known page begins with them.
+  void add_part(const Ref& before, const PrefixKey& key, std::span<const Token> tokens, std::vector<KvPageRef> kinds) {
+    const std::lock_guard lock(mutex_);
+    const auto [place, common] = closest(Identity(before.get(), key, tokens));
+    if (common == tokens.size()) return use(**place);
+    const Ref page = make(before, key, tokens, kinds.size());
+    page->kinds = std::move(kinds);
+    for (const KvPageRef& held : page->kinds) stats_.pages += held != nullptr;
+    use(page);
+  }
+
+  /// Counts the result of a lookup: full pages found and not found, and positions found in the next page.
+  void count(std::int64_t hits, std::int64_t misses, std::int64_t part_positions) {
     const std::lock_guard lock(mutex_);
     stats_.hits += hits;
     stats_.misses += misses;
+    stats_.part_positions += part_positions;
   }
 
   /// Adds the pages of `tokens`, which follow `before`. Where another sequence has filled an equal page, the tables get
@@ -98,9 +112,8 @@ class PrefixIndex {
     const std::lock_guard lock(mutex_);
     for (; tokens.size() >= page_positions; tokens = tokens.subspan(page_positions)) {
       const auto at = static_cast<std::size_t>(count(before));
-      const std::uint64_t hash = hash_of(before, key, tokens);
-      Ref page = known(before, key, tokens.first(page_positions), hash);
-      if (page == nullptr) page = make(before, key, tokens.first(page_positions), hash, tables.size());
+      Ref page = known(before, key, tokens.first(page_positions));
+      if (page == nullptr) page = make(before, key, tokens.first(page_positions), tables.size());
       for (std::size_t kind = 0; kind < tables.size(); ++kind) {
         KvPageRef& held = page->kinds[kind];
         KvPageRef& own = tables[kind][at];
@@ -122,10 +135,18 @@ class PrefixIndex {
   /// hold it.
   bool leave(Page& page, int kind, const KvPageRef& own) {
     const std::lock_guard lock(mutex_);
-    KvPageRef& held = page.kinds[static_cast<std::size_t>(kind)];
-    if (held != own || !detail::is_sole_owner(own, 2)) return false;
-    held.reset();
-    --stats_.pages;
+    return leaves(page, kind, own);
+  }
+
+  /// The same for a page that is not known to the caller, in time proportional to the number of pages.
+  bool leave(int kind, const KvPageRef& own) {
+    const std::lock_guard lock(mutex_);
+    const auto place =
+        std::find_if(order_.begin(), order_.end(), [&](const Ref& page) { return leaves(*page, kind, own); });
+    if (place == order_.end()) return false;
+    const Page& page = **place;
+    const auto is_absent = [](const KvPageRef& held) { return held == nullptr; };
+    if (page.is_partial() && std::all_of(page.kinds.begin(), page.kinds.end(), is_absent)) erase(place);
     return true;
   }
 
@@ -172,42 +193,87 @@ class PrefixIndex {
   }
 
  private:
-  std::uint64_t hash_of(const Ref& before, const PrefixKey& key, std::span<const Token> tokens) const {
-    return hash_(before == nullptr ? 0 : before->hash, key, tokens.first(page_positions));
+  /// The identity of a page. Pages are ordered by the previous page and the key, then by tokens.
+  struct Identity {
+    const Page* before;
+    PrefixKey key;
+    std::span<const Token> tokens;
+
+    Identity(const Page* page_before, const PrefixKey& of, std::span<const Token> text)
+        : before(page_before), key(of), tokens(text) {}
+    // Implicit: the tree compares its elements by their identities.
+    Identity(Order::iterator page) : Identity((*page)->before.get(), (*page)->key, (*page)->tokens) {}
+
+    std::tuple<std::uintptr_t, std::uint64_t, std::uint64_t> group() const {
+      return {reinterpret_cast<std::uintptr_t>(before), key.tenant, key.adapter};
+    }
+    bool operator<(const Identity& other) const {
+      if (group() != other.group()) return group() < other.group();
+      return std::lexicographical_compare(tokens.begin(), tokens.end(), other.tokens.begin(), other.tokens.end());
+    }
+  };
+
+  struct Less {
+    using is_transparent = void;
+    bool operator()(const Identity& a, const Identity& b) const { return a < b; }
+  };
+
+  using Tree = std::set<Order::iterator, Less>;
+
+  bool leaves(Page& page, int kind, const KvPageRef& own) {
+    KvPageRef& held = page.kinds[static_cast<std::size_t>(kind)];
+    if (held != own || !detail::is_sole_owner(own, 2)) return false;
+    held.reset();
+    --stats_.pages;
+    return true;
   }
 
-  /// Hashes may collide, so tokens are compared. The reference to the previous page covers all earlier tokens.
-  Ref known(const Ref& before, const PrefixKey& key, std::span<const Token> tokens, std::uint64_t hash) const {
-    const auto [first, last] = pages_.equal_range(hash);
-    const auto found = std::find_if(first, last, [&](const auto& entry) {
-      const Page& page = **entry.second;
-      return page.before == before && page.key == key && std::equal(tokens.begin(), tokens.end(), page.tokens.begin());
-    });
-    return found == last ? nullptr : *found->second;
+  /// The reference to the previous page covers all earlier tokens.
+  Ref known(const Ref& before, const PrefixKey& key, std::span<const Token> tokens) const {
+    const auto found = pages_.find(Identity(before.get(), key, tokens));
+    return found == pages_.end() ? nullptr : **found;
   }
 
-  Ref make(const Ref& before, const PrefixKey& key, std::span<const Token> tokens, std::uint64_t hash,
-           std::size_t kinds) {
+  /// Returns the page with the most leading tokens in common, and their number; 0: there is none. Pages with the same
+  /// beginning are neighbours in the tree.
+  std::pair<Tree::const_iterator, std::size_t> closest(const Identity& wanted) const {
+    std::pair<Tree::const_iterator, std::size_t> best{pages_.end(), 0};
+    const auto after = pages_.lower_bound(wanted);
+    const auto consider = [&](Tree::const_iterator place) {
+      const Identity page = *place;
+      if (page.group() != wanted.group()) return;
+      const auto [end, _] = std::ranges::mismatch(page.tokens, wanted.tokens);
+      const auto common = static_cast<std::size_t>(end - page.tokens.begin());
+      if (common > best.second) best = {place, common};
+    };
+    if (after != pages_.end()) consider(after);
+    if (after != pages_.begin()) consider(std::prev(after));
+    return best;
+  }
+
+  /// Adds a page without memory. It replaces a partial page that is its beginning.
+  Ref make(const Ref& before, const PrefixKey& key, std::span<const Token> tokens, std::size_t kinds) {
     auto page = std::make_shared<Page>();
     page->before = before;
     page->key = key;
     page->tokens.assign(tokens.begin(), tokens.end());
-    page->hash = hash;
     page->count = count(before) + 1;
     page->kinds.resize(kinds);
+    const auto [shorter, common] = closest(Identity(before.get(), key, tokens));
     page->place = order_.insert(order_.begin(), page);
     try {
-      pages_.emplace(hash, page->place);
+      pages_.insert(page->place);
     } catch (...) {
       order_.erase(page->place);
       throw;
     }
+    if (common > 0 && common == (**shorter)->tokens.size()) erase(*shorter);
     return page;
   }
 
   void erase(Order::iterator place) {
-    const auto [first, last] = pages_.equal_range((*place)->hash);
-    pages_.erase(std::find_if(first, last, [&](const auto& entry) { return entry.second == place; }));
+    for (const KvPageRef& held : (*place)->kinds) stats_.pages -= held != nullptr;
+    pages_.erase(place);
     order_.erase(place);
   }
 
@@ -217,10 +283,9 @@ class PrefixIndex {
       order_.splice(order_.begin(), order_, page->place);
   }
 
-  PrefixHash hash_;
   mutable std::mutex mutex_;
-  Order order_;                                                    // most recently used first
-  std::unordered_multimap<std::uint64_t, Order::iterator> pages_;  // by hash
+  Order order_;  // most recently used first
+  Tree pages_;
   PrefixStats stats_;
 };
 

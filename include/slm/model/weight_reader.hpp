@@ -110,6 +110,9 @@ struct WeightReader {
       layer.input_out = pack_step(Role::own_input_out, l);
       layer.input_norm = norm(Role::own_input_norm, l);
     }
+    if constexpr (MixesStreams<B>) {
+      if (shape.has_streams()) layer.streams = detail::read_streams<Format, B>(*this, l);
+    }
     if (shape.shapes.scaled) layer.factor = floats(names.weights(Role::layer_factor, l)).at(0);
     return layer;
   }
@@ -132,10 +135,19 @@ struct WeightReader {
     return matrix;
   }
 
-  /// Packs a floating-point matrix in fp32.
-  auto in_floats(const TensorName& weight) {
+  /// Packs a floating-point matrix of a layer in fp32, whole on every rank.
+  auto in_floats(Role role, int layer) {
+    const TensorName weight = names.weights(role, layer).front();
     const Tensor tensors[] = {checkpoint.tensor(weight.name, weight.shape)};
-    auto matrix = device.template pack<Fp32>(tensors);
+    auto matrix = [&] {
+      if constexpr (PacksByPlace<B, Fp32>) {
+        WeightPlace place = place_of(Role::gate_up, layer);
+        place.whole = true;
+        return device.template pack<Fp32>(tensors, place);
+      } else {
+        return device.template pack<Fp32>(tensors);
+      }
+    }();
     if constexpr (requires { matrix.in_file(); }) in_file = in_file || matrix.in_file();
     return matrix;
   }
@@ -289,6 +301,7 @@ struct WeightReader {
 
   WeightPlace place_of(Role role, int layer) const {
     const ModelConfig& shape = checkpoint.config();
+    const bool of_experts = names.has_experts(layer) && (role == Role::gate_up || role == Role::down);
     return {.product =
                 detail::adapted_product(role).value_or(AdaptedProduct::embedding),  // its step also looks up positions
             .layer = layer,
@@ -296,7 +309,7 @@ struct WeightReader {
             .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings,
             .heads = {.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
             .norm = shape.qk_norm,
-            .summed = !norms_outputs(shape.order) && !shape.inner_norms};
+            .summed = !norms_outputs(shape.order) && !shape.inner_norms && !of_experts};
   }
 
   /// Orders the rows of a fused matrix as q, k, v.

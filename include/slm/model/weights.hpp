@@ -42,7 +42,7 @@ struct ModelWeights {
 
   /// Of the layers' own inputs.
   struct LayerInputs {
-    Matrix table;           // [vocab, layers * width]
+    Matrix table;           // [ModelConfig::input_rows(), layers * width]
     Matrix from_embedding;  // [layers * width, hidden]
     Vector norm;            // [width]
   };
@@ -51,12 +51,13 @@ struct ModelWeights {
   Matrix embedding;                              // [vocab, hidden] or [vocab, embedding]
   std::optional<Projection> projection;
   std::optional<LayerInputs> inputs;
-  Vector positions;             // [context + offset, hidden], or empty
-  NormWeights<B> final_norm;    // [hidden]
-  Vector head_bias;             // [vocab] or empty
-  Vector inverse_frequency[2];  // [rotary_dim / 2]; the second: LongRoPE's long factors, or empty
-  Vector windowed_frequency;    // of layers with the window, if theirs differ; else empty
-  Vector alibi;                 // [heads] or empty
+  std::vector<Matrix> streams_in, streams_out;  // [hidden, hidden] of each residual stream but the first
+  Vector positions;                             // [context + offset, hidden], or empty
+  NormWeights<B> final_norm;                    // [hidden]
+  Vector head_bias;                             // [vocab] or empty
+  Vector inverse_frequency[2];                  // [rotary_dim / 2]; the second: LongRoPE's long factors, or empty
+  Vector windowed_frequency;                    // of layers with the window, if theirs differ; else empty
+  Vector alibi;                                 // [heads] or empty
   std::vector<Layer> layers;
   std::int64_t step_bytes = 0;                // weight bytes read by one decode step
   int head_tokens = 0;                        // rows of head(); 0: vocab
@@ -88,8 +89,10 @@ struct ModelWeights {
       inputs = LayerInputs{.table = reader.pack(Role::input_table),
                            .from_embedding = reader.pack_step(Role::input_from_embedding),
                            .norm = reader.vector(reader.names.weights(Role::input_norm), 1 / std::sqrt(2.0f))};
-      reader.step_bytes += inputs->table.bytes() / shape.vocab;
+      reader.step_bytes += inputs->table.bytes() / shape.input_rows();
     }
+    streams_in = detail::read_stream_matrices<Matrix>(reader, Role::stream_in);
+    streams_out = detail::read_stream_matrices<Matrix>(reader, Role::stream_out);
     // Scaling the final norm scales the logits if the head has no bias.
     final_norm = reader.norm(Role::final_norm, 0, settings.logit_scale);
     for (int l = 0; l < shape.layers; ++l) {

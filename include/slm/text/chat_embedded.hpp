@@ -17,6 +17,61 @@ inline std::string asked(std::string_view prompt) {
   return text("{% if add_generation_prompt %}{{ '", prompt, "' }}{% endif %}");
 }
 
+/// The beginning of a template whose other part shows no tools: it rewrites `messages` so that their texts show tools,
+/// calls and results. role: of the message that lists the tools, system or user.
+inline std::string tools_as_text(std::string_view role) {
+  return text("{%- set slm = namespace(messages=[], tools='', first=true, result=false, role='", role, "') -%}", R"(
+{%- if tools -%}
+  {%- set slm.tools = 'You can call the functions that are described here, each as JSON:\n<tools>' -%}
+  {%- for tool in tools -%}{%- set slm.tools = slm.tools + '\n' + tool|tojson -%}{%- endfor -%}
+  {%- set slm.tools = slm.tools + '\n</tools>\nTo call a function, write its name and its arguments as JSON:\n'
+      + '<tool_call>\n{"name": NAME, "arguments": ARGUMENTS}\n</tool_call>' -%}
+  {%- if slm.role == 'system' and messages[0].role != 'system' -%}
+    {%- set messages = [{'role': 'system', 'content': ''}] + messages -%}
+  {%- endif -%}
+{%- endif -%}
+{%- for m in messages -%}
+  {%- set slm.content = m.content -%}
+  {%- if m.role == 'tool' -%}
+    {%- set slm.content = m.content if m.content is string else m.content|map(attribute='text')|join('\n') -%}
+    {%- set slm.content = '<tool_response>\n' + slm.content + '\n</tool_response>' -%}
+    {%- if slm.result -%}
+      {%- set slm.content = slm.messages[-1].content + '\n' + slm.content -%}
+      {%- set slm.messages = slm.messages[:-1] -%}
+    {%- endif -%}
+    {%- set slm.messages = slm.messages + [{'role': 'user', 'content': slm.content}] -%}
+  {%- elif m.tool_calls -%}
+    {%- if m.content is not string -%}
+      {%- set slm.content = m.content|map(attribute='text')|join('\n') -%}
+    {%- endif -%}
+    {%- for call in m.tool_calls -%}
+      {%- set slm.arguments = call.function.arguments -%}
+      {%- if slm.arguments is not string -%}{%- set slm.arguments = slm.arguments|tojson -%}{%- endif -%}
+      {%- set slm.content = slm.content + ('\n' if slm.content else '') + '<tool_call>\n{"name": '
+          + call.function.name|tojson + ', "arguments": ' + slm.arguments + '}\n</tool_call>' -%}
+    {%- endfor -%}
+    {%- set slm.message = {'role': m.role, 'content': slm.content} -%}
+    {%- if m.reasoning_content -%}
+      {%- set slm.message = {'role': m.role, 'content': slm.content, 'reasoning_content': m.reasoning_content} -%}
+    {%- endif -%}
+    {%- set slm.messages = slm.messages + [slm.message] -%}
+  {%- elif slm.tools and slm.first and m.role == slm.role -%}
+    {%- set slm.first = false -%}
+    {%- if slm.content is string -%}
+      {%- set slm.content = slm.tools + ('\n\n' + slm.content if slm.content else '') -%}
+    {%- else -%}
+      {%- set slm.content = [{'type': 'text', 'text': slm.tools}] + slm.content -%}
+    {%- endif -%}
+    {%- set slm.messages = slm.messages + [{'role': m.role, 'content': slm.content}] -%}
+  {%- else -%}
+    {%- set slm.messages = slm.messages + [m] -%}
+  {%- endif -%}
+  {%- set slm.result = m.role == 'tool' -%}
+{%- endfor -%}
+{%- set tools = none -%}
+{%- set messages = slm.messages %})");
+}
+
 /// ChatML; system: the message of models that are given none.
 inline std::string chatml(std::string_view system) {
   std::string source;

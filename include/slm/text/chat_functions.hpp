@@ -149,13 +149,29 @@ SLM_INLINE ChatTemplate ChatTemplate::parse(std::string_view source, std::vector
   return ChatTemplate(std::move(state));
 }
 
-SLM_INLINE ChatTemplate ChatTemplate::with_token(std::string name, std::string content) const {
+SLM_INLINE std::shared_ptr<ChatTemplate::State> ChatTemplate::copied() const {
   auto state = std::make_shared<State>();
   state->name = state_->name;
   state->guessed = state_->guessed;
   state->embedded = state_->embedded;
   state->templates = state_->templates;
   state->tokens = state_->tokens;
+  return state;
+}
+
+SLM_INLINE ChatTemplate ChatTemplate::with_tools() const {
+  if (features().tools == ChatSupport::yes || features().tools_in_system_message) return *this;
+  auto state = copied();
+  const bool has_system = features().system == ChatSupport::yes;
+  const std::string source = chat::tools_as_text(has_system ? "system" : "user") + state->chosen(true).source;
+  state->templates.clear();
+  state->add(state->name, "default", source);
+  state->compiled(true);
+  return ChatTemplate(std::move(state));
+}
+
+SLM_INLINE ChatTemplate ChatTemplate::with_token(std::string name, std::string content) const {
+  auto state = copied();
   std::erase_if(state->tokens, [&name](const ChatToken& token) { return token.name == name; });
   state->tokens.push_back({std::move(name), std::move(content)});
   return ChatTemplate(std::move(state));

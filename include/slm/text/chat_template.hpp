@@ -84,6 +84,10 @@ class ChatTemplate {
   /// The same template with this special token instead of the model's.
   ChatTemplate with_token(std::string name, std::string text) const;
 
+  /// The same template if it shows tools. Otherwise a template that lists them in the system message and writes calls
+  /// and results as texts, in the format of Qwen2.5: for models that were not trained for tools.
+  ChatTemplate with_tools() const;
+
   /// Throws Error ("chat.…", "json.…"). Roles are checked, a missing or null content becomes "", arguments of calls
   /// that are JSON as text become objects, a content of several texts becomes one where the template takes no lists,
   /// and `developer` becomes `system` where it is not known. With options.as_given nothing of that is done.
@@ -116,6 +120,7 @@ class ChatTemplate {
  private:
   struct State;
   explicit ChatTemplate(std::shared_ptr<const State> state);
+  std::shared_ptr<State> copied() const;
 
   std::shared_ptr<const State> state_;
 };

@@ -6,6 +6,7 @@
 #include "support/gpu_adapters.hpp"
 #include "support/gpu_batches.hpp"
 #include "support/gpu_models.hpp"
+#include "support/hybrid_fixtures.hpp"
 #include "support/newer_fixtures.hpp"
 
 using namespace slm;
@@ -34,6 +35,19 @@ TEST_CASE("mixtures of experts on the device give the expected logits, and a row
     check_fixture(fixture("models/" + name), Device{});
   }
   for (const std::string name : {"qwen3moe", "olmoe", "gpt-oss"}) {
+    CAPTURE(name);
+    check_batches(fixture("models/" + name), Device{}, Device{}, 12, 9);
+    check_speculation(fixture("models/" + name), Device{}, fixture("models/" + name), Device{});
+  }
+}
+
+TEST_CASE("recurrent layers on the device give the expected logits, and a row's bits do not depend on others") {
+  if (no_device()) return;
+  for (const std::string& name : hybrid_fixtures) {
+    CAPTURE(name);
+    check_fixture(fixture("models/" + name), Device{});
+  }
+  for (const std::string name : {"lfm2", "qwen35", "falcon-h1", "nemotron-h-moe"}) {
     CAPTURE(name);
     check_batches(fixture("models/" + name), Device{}, Device{}, 12, 9);
     check_speculation(fixture("models/" + name), Device{}, fixture("models/" + name), Device{});

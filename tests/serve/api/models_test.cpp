@@ -26,10 +26,16 @@ struct ModelsServer {
         throw slm::Error("io.unreadable", "'" + source.path + "' is damaged", "Mend it");
       return serve::ModelOutline{.bytes = source.name == "large" ? budget_of_large : 10, .context = 64};
     };
-    list.load = [this](const serve::ModelSource& source) {
+    list.load = [this](const serve::ModelSource& source, const std::function<bool()>& is_over) {
       std::unique_lock lock(mutex);
       ++loads[source.name];
-      news.wait(lock, [this] { return !held; });
+      while (held) {
+        if (news.wait_for(lock, 1ms, [this] { return !held; })) break;
+        lock.unlock();  // is_over takes the mutex of the models
+        const bool over = is_over();
+        lock.lock();
+        if (over) throw slm::Error("serve.load-ended", "the load has ended", "Start again");
+      }
       auto fake = std::make_unique<FakeService>();
       services[source.name] = fake.get();
       serve::ServedModel model = serve::test::demo_model();
@@ -38,7 +44,6 @@ struct ModelsServer {
     };
     api = std::make_unique<serve::Api>(std::move(list), std::move(options));
   }
-  ~ModelsServer() { hold(false); }
 
   void hold(bool whether) {
     {
@@ -250,5 +255,6 @@ TEST_CASE("requests that wait for models are limited, and end with the server") 
   }
   CHECK(server.ask("/tokenize", R"({"prompt": "def"})").status == 503);
   exchanges.clear();
-  server.hold(false);
+  server.api.reset();  // ends the load, which is still held
+  CHECK(server.loads["a"] == 1);
 }

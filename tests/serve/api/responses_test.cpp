@@ -106,6 +106,9 @@ TEST_CASE("tokens of an input and of a chat are counted without running anything
   server.path = "/v1/chat/completions/input_tokens";
   server.begin(R"({"messages": [{"role": "user", "content": "abc"}]})")->poll(chat);
   CHECK(chat.json() == expected);
+  FakeOutput zero;  // in a name that is ignored
+  server.begin(R"({"messages": [{"role": "user", "content": "abc"}], "name\u0000": 1})")->poll(zero);
+  CHECK(zero.json() == expected);
   CHECK(server.service->asked.empty());
 }
 

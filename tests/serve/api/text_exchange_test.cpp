@@ -96,6 +96,7 @@ TEST_CASE("a chat's stream begins with the role when the first token is there, t
   exchange->poll(out);
   const auto events = out.events();
   REQUIRE(events.size() == 4);
+  for (const Json& event : events) CHECK(event["system_fingerprint"] == "slm-test");
   CHECK(events[1]["choices"][0]["delta"]["content"] == "\xEF\xBF\xBD");
   CHECK(events[1]["choices"][0]["finish_reason"].is_null());
   CHECK(events[2]["choices"][0]["delta"] == Json::object());

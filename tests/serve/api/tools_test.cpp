@@ -103,7 +103,7 @@ TEST_CASE("answers have the shapes of the oracle, whole and streamed, token by t
       const FakeOutput out = server.answer(two_tools(R"(, "stream": true)"), text, by_token, reason);
       std::string finish;
       CHECK(without_ids(joined(out.events(), finish)) == message);
-      CHECK(finish == expected["finish_reason"]);
+      CHECK(finish == expected["finish_reason"].get<std::string>());
     }
   }
 }

@@ -1,7 +1,9 @@
 // Products of four-bit weights against the same in double, for every kind of dot product of this machine.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "support/int4_products.hpp"
@@ -19,6 +21,14 @@ const std::vector<Shape> shapes{{24, 32, 32},   {16, 64, 64},     {8, 96, 32},  
                                 {17, 100, 100}, {128, 1000, 1000}};
 
 }  // namespace
+
+TEST_CASE("the kinds of dot products are those of the emulated processor") {
+  const char* const expected = std::getenv("SLM_EXPECTED_DOT_SETS");
+  if (expected == nullptr) return;
+  std::string found;
+  for (const DotSet set : available_dot_sets()) found += slm::text(found.empty() ? "" : " ", name_of(set));
+  CHECK(found == expected);
+}
 
 TEST_CASE("products equal those of the dequantized weights") {
   const DotSet set = GENERATE(from_range(available_dot_sets()));

@@ -9,11 +9,19 @@ using namespace slm::testing;
 using Wide = backend::Lanes64::Runtime;
 using Narrow = backend::Lanes32::Runtime;
 
-TEST_CASE("32 lanes choose the host's tokens") { check_choices<Narrow>(400, 2); }
-TEST_CASE("64 lanes choose the host's tokens") { check_choices<Wide>(200, 2); }
+TEST_CASE("32 lanes choose the host's tokens") { check_choices<Narrow>(100, 2); }
+TEST_CASE("64 lanes choose the host's tokens") { check_choices<Wide>(50, 2); }
+TEST_CASE("32 and 64 lanes choose the host's tokens in many cases", "[long]") {
+  check_choices<Narrow>(400, 2);
+  check_choices<Wide>(200, 2);
+}
 
-TEST_CASE("32 lanes choose the host's tokens under masks") { check_masked_choices<Narrow>(300); }
-TEST_CASE("64 lanes choose the host's tokens under masks") { check_masked_choices<Wide>(150); }
+TEST_CASE("32 lanes choose the host's tokens under masks") { check_masked_choices<Narrow>(75); }
+TEST_CASE("64 lanes choose the host's tokens under masks") { check_masked_choices<Wide>(40); }
+TEST_CASE("32 and 64 lanes choose the host's tokens under many masks", "[long]") {
+  check_masked_choices<Narrow>(300);
+  check_masked_choices<Wide>(150);
+}
 
 TEST_CASE("vocabularies of 50304 and 50432 ids, without ids beyond the target's") {
   check_choice_of<Narrow>(50304, 0);

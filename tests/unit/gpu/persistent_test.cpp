@@ -175,7 +175,7 @@ TEST_CASE("a draft's tokens are one launch, and equal those of launches") {
       fixture(GENERATE("models/llama-mha3h", "models/gpt2", "models/opt-preln", "models/opt-postln-proj"));
   const Sampling sampling = GENERATE(Sampling{.temperature = 0}, Sampling{.temperature = 0.9f, .seed = 8},
                                      Sampling{.temperature = 0.9f, .top_k = 20, .top_p = 0.9f, .seed = 8});
-  const int order = GENERATE(0, 1);
+  const int order = sampling.top_k > 0 ? 1 : 0;  // both orders of threads occur
   using backend::Lanes32;
   Lanes32 device = staying<Lanes32>(order);
   TextOn<Lanes32> text = load_on(folder, device), plain = load_on(folder, Lanes32(1 - order));

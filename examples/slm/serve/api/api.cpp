@@ -111,6 +111,7 @@ const std::vector<Api::Route>& Api::routes() {
       {"GET", "/props", true, &ModelApi::props},
       {"GET", "/slots", true, &ModelApi::slots},
       {"POST", slot_path, true, &ModelApi::slot},
+      {"GET", "/models", true, &Api::llama_models},
       {"POST", "/v1/completions", true, &ModelApi::completions},
       {"POST", "/v1/chat/completions", true, &ModelApi::chat_completions},
       {"POST", "/v1/chat/completions/input_tokens", true, &ModelApi::count_chat_tokens},
@@ -224,6 +225,12 @@ void Api::check_key(const HttpRequest& request) const {
 
 Ready Api::models(const HttpRequest&) const {
   OrderedJson json{{"object", "list"}, {"data", only_ != nullptr ? only_->cards() : models_->cards()}};
+  return {.body = slm::json_text(json)};
+}
+
+Ready Api::llama_models(const HttpRequest& request) const {
+  if (only_ == nullptr) return models(request);
+  OrderedJson json{{"object", "list"}, {"data", only_->cards(true)}};
   return {.body = slm::json_text(json)};
 }
 

@@ -59,6 +59,7 @@ class Api {
   std::optional<std::string> name_of_model(const HttpRequest& request) const;
 
   Ready models(const HttpRequest& request) const;
+  Ready llama_models(const HttpRequest& request) const;
   Ready one_model(const HttpRequest& request) const;
   Ready page(const HttpRequest& request) const;
   Ready openapi(const HttpRequest& request) const;

@@ -17,6 +17,7 @@ struct ApiOptions {
   ReadingOptions reading = {};
   std::size_t most_running = 64;                       // texts of a model at a time
   std::size_t most_waiting = 12800;                    // requests that wait for models
+  std::vector<std::string> tags = {};                  // of the model in llama.cpp's /models
   std::filesystem::path slot_folder = {};              // files of saved slots; empty: slots are not saved
   bool page = true;                                    // whether / is the web page
   bool slots = true, metrics = true;                   // whether /slots and /metrics answer

@@ -27,7 +27,7 @@ inline Refusal renamed(const Refusal& refusal, FieldNames names) {
 void ChatBody::copy(const slm::Json& body, const Fields& from, std::initializer_list<std::string_view> except) {
   for (const auto& [name, value] : body.items()) {
     if (std::find(except.begin(), except.end(), name) != except.end()) continue;
-    if (!value.is_null()) fields[name] = OrderedJson::parse(from.text(name.c_str()));
+    if (!value.is_null()) fields[name] = OrderedJson::parse(from.text(name));
   }
 }
 

@@ -185,10 +185,17 @@ const char* Choice::finish_reason() const {
 std::vector<std::unique_ptr<Choice>> begin_choices(TextRequest& request, const ServedModel& model, Service& service,
                                                    const slm::CancelToken& cancel, const std::function<void()>& wake) {
   bring(request.asked, model);
+  if (request.return_progress) request.progress = std::make_shared<PromptProgress>(request.prompts.front().size());
   std::vector<std::unique_ptr<Choice>> choices;
   for (std::size_t i = 0; i < request.choices(); ++i) {
     slm::Request one = request.choice(i, model);
     one.cancel = cancel;
+    if (i == 0 && request.progress) {
+      one.progress = [progress = request.progress, wake](std::size_t read, std::size_t of) {
+        progress->report(read, of);
+        if (wake) wake();
+      };
+    }
     try {
       slm::Answer answer =
           service.submit(std::move(one), {.priority = request.priority, .adapter = request.asked.adapter}, wake);

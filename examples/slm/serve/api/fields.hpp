@@ -32,18 +32,18 @@ class Fields {
   explicit Fields(const slm::Json& object, std::string_view source = {}) : object_(object), source_(source) {}
 
   /// A field as JSON text, with the order of names of the source; empty if absent.
-  std::string text(const char* name) const {
+  std::string text(std::string_view name) const {
     const slm::Json* field = find(name);
     if (field == nullptr) return {};
     return source_.empty() ? slm::json_text(*field) : std::string{JsonSource(source_).member(name)};
   }
 
   /// Returns null if absent.
-  const slm::Json* find(const char* name) const {
+  const slm::Json* find(std::string_view name) const {
     const auto field = object_.find(name);
     return field == object_.end() || field->is_null() ? nullptr : &*field;
   }
-  bool has(const char* name) const { return find(name) != nullptr; }
+  bool has(std::string_view name) const { return find(name) != nullptr; }
 
   std::optional<std::int64_t> integer(const char* name) const {
     const slm::Json* field = find(name);

@@ -52,7 +52,11 @@ class LlamaExchange final : public Exchange {
     bool over = true;
     try {
       for (std::size_t i = 0; i < choices_.size(); ++i) {
-        while (auto delta = choices_[i]->next()) add(i, *delta);
+        if (i == 0) add_reports(false);
+        while (auto delta = choices_[i]->next()) {
+          if (i == 0) add_reports(true);
+          add(i, *delta);
+        }
         over = over && choices_[i]->over();
       }
     } catch (const Refusal& refusal) {
@@ -78,6 +82,19 @@ class LlamaExchange final : public Exchange {
 
  private:
   void write(const OrderedJson& event) { events_ += "data: " + slm::json_text(event) + "\n\n"; }
+
+  /// How far the prompt is read; complete: up to its end.
+  void add_reports(bool complete) {
+    const TextRequest& text = request_.text;
+    if (text.progress == nullptr) return;
+    for (const PromptProgress::Report& report : text.progress->take(complete)) {
+      OrderedJson event{
+          {"index", 0},           {"content", ""},         {"tokens", OrderedJson::array()},  {"stop", false},
+          {"id_slot", text.slot}, {"tokens_predicted", 0}, {"tokens_evaluated", report.total}};
+      add_progress(event, report, text.timings_per_token);
+      write(event);
+    }
+  }
 
   void add(std::size_t i, const Delta& delta) {
     Said& said = said_[i];

@@ -202,9 +202,9 @@ ChatBody chat_of_messages(slm::Json& body, std::string_view source, bool strict)
   ChatBody chat;
   chat.ignored = check_fields(body, on_messages, strict);
   const Fields fields(body, source);
-  chat.copy(
-      body, fields,
-      {"messages", "system", "tools", "tool_choice", "thinking", "output_config", "stop_sequences", "stream_options"});
+  chat.copy(body, fields,
+            {"messages", "system", "tools", "tool_choice", "thinking", "output_config", "stop_sequences",
+             "stream_options", "timings_per_token", "return_progress"});
   read_messages(fields, chat.fields);
   read_message_tools(fields, chat.fields);
   read_thinking(fields, chat.fields);

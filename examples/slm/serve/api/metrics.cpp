@@ -186,9 +186,15 @@ void MetricsPage::add_llama(const std::vector<slm::EngineStats>& models) {
   counter("llamacpp:spec_decode_num_draft_tokens", "Drafted tokens.", sum([](Stats stats) { return stats.drafted; }));
   counter("llamacpp:spec_decode_num_accepted_tokens", "Accepted drafted tokens.",
           sum([](Stats stats) { return stats.accepted; }));
+  head("llamacpp:n_tokens_max", "Tokens of the longest prompt and answer so far.", "counter");  // named without _total
+  std::int64_t longest = 0;
+  for (const slm::EngineStats& stats : models) longest = std::max(longest, stats.longest_text);
+  sample("llamacpp:n_tokens_max", {}, static_cast<double>(longest));
   const auto rate = [](double tokens, double seconds) { return seconds > 0 ? tokens / seconds : 0; };
   gauge("llamacpp:prompt_tokens_seconds", "Prompt tokens per second.", rate(prompt, prompt_seconds));
   gauge("llamacpp:predicted_tokens_seconds", "Generated tokens per second.", rate(predicted, predicted_seconds));
+  gauge("llamacpp:n_busy_slots_per_decode", "Mean number of requests per step of the model.",
+        rate(sum([](Stats stats) { return stats.step_requests; }), sum([](Stats stats) { return stats.steps; })));
   gauge("llamacpp:requests_processing", "Running requests.", sum([](Stats stats) { return stats.running; }));
   gauge("llamacpp:requests_deferred", "Queued requests.", sum([](Stats stats) { return stats.waiting; }));
 }

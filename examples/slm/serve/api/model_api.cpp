@@ -151,9 +151,16 @@ OrderedJson ModelApi::card(const std::string& name, const std::string& root, boo
           {"max_model_len", model_.info.context}};
 }
 
-OrderedJson ModelApi::cards() const {
+OrderedJson ModelApi::cards(bool as_one) const {
   OrderedJson list = OrderedJson::array();
-  for (const std::string& name : model_.names) list.push_back(card(name, model_.root, false));
+  if (as_one) {
+    OrderedJson entry = card(model_.names.front(), model_.root, false);
+    entry["aliases"] = model_.names;
+    entry["tags"] = options_.tags;
+    list.push_back(std::move(entry));
+  } else {
+    for (const std::string& name : model_.names) list.push_back(card(name, model_.root, false));
+  }
   if (model_.adapters != nullptr) {
     for (const auto& [name, folder] : model_.adapters->folders()) list.push_back(card(name, folder.string(), true));
   }

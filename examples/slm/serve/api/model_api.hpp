@@ -64,7 +64,8 @@ class ModelApi {
   std::string fault() const { return service_->fault(); }
   void add_metrics(MetricsPage& page) const;
   /// The entries of /v1/models: the names of the model and its adapters.
-  OrderedJson cards() const;
+  /// as_one: the model's names are one entry with `aliases` and `tags`, as in llama.cpp's list.
+  OrderedJson cards(bool as_one = false) const;
   OrderedJson card_of(const std::string& name) const;
 
  private:

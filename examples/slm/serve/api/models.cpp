@@ -167,7 +167,11 @@ void Models::load(Entry& entry, Lock& lock) {
     }
     lock.unlock();
     std::shared_ptr<ModelApi> api;
-    attempt([&] { api = std::make_shared<ModelApi>(list_.load(entry.source), options_, cancelled_); });
+    const auto is_over = [this] {
+      const std::lock_guard stopping(mutex_);
+      return stopped_;
+    };
+    attempt([&] { api = std::make_shared<ModelApi>(list_.load(entry.source, is_over), options_, cancelled_); });
     lock.lock();
     entry.api = std::move(api);
   }

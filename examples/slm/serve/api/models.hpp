@@ -33,9 +33,10 @@ struct ModelList {
   std::vector<ModelSource> sources = {};  // with different names; the first one is the default
   std::uint64_t budget = 0;               // bytes of all loaded models
   bool any_name = false;                  // unknown names mean the first model
-  // Both throw slm::Error. They run on the thread that loads models.
+  // Both throw slm::Error. They run on the thread that loads models. is_over: whether the load should end by an error,
+  // since the server ends.
   std::function<ModelOutline(const ModelSource&)> outline = {};
-  std::function<LoadedModel(const ModelSource&)> load = {};
+  std::function<LoadedModel(const ModelSource&, const std::function<bool()>& is_over)> load = {};
 };
 
 /// Throws serve.model-memory if a model is larger than the budget of all.
@@ -50,7 +51,7 @@ class ModelClaim;
 class Models {
  public:
   Models(ModelList list, const ApiOptions& options, const slm::CancelSource& cancel);
-  ~Models();  // waits for the end of a load in progress
+  ~Models();  // ends a load in progress
   Models(const Models&) = delete;
   Models& operator=(const Models&) = delete;
 

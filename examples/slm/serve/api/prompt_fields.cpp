@@ -57,7 +57,30 @@ std::vector<slm::Token> read_mixture(const char* name, const slm::Json& list, bo
   return tokens;
 }
 
+bool is_answer(const slm::Json& message) { return Fields(message).string("role", "") == "assistant"; }
+
 }  // namespace
+
+bool ends_with_answer(const slm::Json& messages) {
+  if (messages.empty() || !is_answer(messages.back())) return false;
+  if (messages.size() > 1 && is_answer(messages[messages.size() - 2])) {
+    throw bad_field("messages", "ends with two messages of the assistant, expected at most one, which is continued");
+  }
+  const Fields last(messages.back());
+  return last.has("content") && !last.has("tool_calls");
+}
+
+std::string with_last_joined(const std::string& messages) {
+  OrderedJson list = OrderedJson::parse(messages);
+  OrderedJson& content = list.back()["content"];
+  if (!content.is_array()) return messages;
+  std::string joined;
+  for (const OrderedJson& part : content) {
+    joined += (joined.empty() ? "" : "\n\n") + part["text"].get_ref<const std::string&>();
+  }
+  content = std::move(joined);
+  return slm::json_text(list);
+}
 
 std::vector<std::vector<slm::Token>> read_prompts(const char* name, const Fields& fields, const ServedModel& model,
                                                   std::vector<std::string>* texts) {

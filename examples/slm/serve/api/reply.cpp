@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "api/timings.hpp"
+
 namespace serve {
 
 namespace {
@@ -19,7 +21,13 @@ class ReplyExchange final : public Exchange {
     if (!std::exchange(begun_, true)) reply_->begin();
     bool over = false;
     try {
+      report(false);
       while (const auto delta = choice.next()) {
+        report(true);
+        time_.add(delta->tokens.size());
+        if (request_.timings_per_token) {
+          reply_->set_timings(timings_of(time_, request_.prompts.front().size(), choice.stats()));
+        }
         for (const ChoicePart& part : delta->parts) reply_->add(part);
       }
       over = choice.over();
@@ -50,9 +58,17 @@ class ReplyExchange final : public Exchange {
   }
 
  private:
+  void report(bool complete) {
+    if (request_.progress == nullptr) return;
+    for (const PromptProgress::Report& one : request_.progress->take(complete)) {
+      reply_->report(one, request_.timings_per_token);
+    }
+  }
+
   TextRequest request_;
   std::unique_ptr<Reply> reply_;
   std::vector<std::unique_ptr<Choice>> choices_;
+  Stopwatch time_;
   bool begun_ = false, open_ = false;
 };
 

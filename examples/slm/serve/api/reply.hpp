@@ -19,6 +19,10 @@ class Reply {
   virtual void begin() = 0;
   virtual void add(const ChoicePart& part) = 0;
   virtual void end(const Choice& choice) = 0;
+  /// How far the prompt is read. Some APIs do not report it, and answers of some have no times.
+  virtual void report(const PromptProgress::Report&, bool /*with_timings*/) {}
+  /// The times of the answer so far, for the next events.
+  virtual void set_timings(OrderedJson) {}
   /// The stream ends by an error.
   virtual void fail(const Refusal& refusal) = 0;
   /// The whole answer, after end().

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <ctime>
 #include <optional>
+#include <utility>
 
 #include "http/random_hex.hpp"
 
@@ -67,8 +68,17 @@ class ResponseReply final : public Reply {
         {"output_tokens", choice.tokens()},
         {"output_tokens_details", {{"reasoning_tokens", choice.reasoning_tokens()}}},
         {"total_tokens", prompt_ + choice.tokens()}};
+    if (!timings_.is_null()) response_["timings"] = timings_;
     finish(status);
   }
+
+  void report(const PromptProgress::Report& report, bool with_timings) override {
+    OrderedJson members{{"response", response_}};
+    add_progress(members, report, with_timings);
+    tell("response.in_progress", members);
+  }
+
+  void set_timings(OrderedJson timings) override { timings_ = std::move(timings); }
 
   void fail(const Refusal& refusal) override {
     close("incomplete");
@@ -85,6 +95,7 @@ class ResponseReply final : public Reply {
   void tell(const std::string& type, const OrderedJson& members) {
     OrderedJson json{{"type", type}};
     json.update(members);
+    if (!timings_.is_null() && !json.contains("timings")) json["timings"] = timings_;
     json["sequence_number"] = told_++;
     event(json);
   }
@@ -182,6 +193,7 @@ class ResponseReply final : public Reply {
   std::optional<Kind> open_;
   std::string text_;  // of the open item, or its arguments
   std::int64_t told_ = 0;
+  OrderedJson timings_;  // null: not asked for
 };
 
 }  // namespace

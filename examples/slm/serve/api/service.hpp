@@ -27,6 +27,7 @@ struct ServedModel {
   std::vector<std::string> names;  // accepted names; answers use the first
   std::string root;                // its path
   bool any_name = false;           // other names that no adapter has mean this model
+  bool prefills = false;           // an assistant's message at the end of a chat is continued
   slm::ModelInfo info;
   slm::Tokenizer tokenizer;
   std::optional<cli::ChatFormat> chat;  // empty: chats are refused

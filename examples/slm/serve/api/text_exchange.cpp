@@ -84,7 +84,11 @@ class TextExchange : public Exchange {
 
   /// The members that every answer and every chunk of it begins with.
   OrderedJson frame() const {
-    return {{"id", id_}, {"object", object()}, {"created", created_}, {"model", request_.asked.name}};
+    return {{"id", id_},
+            {"object", object()},
+            {"created", created_},
+            {"model", request_.asked.name},
+            {"system_fingerprint", request_.asked.fingerprint(model_)}};
   }
 
   OrderedJson usage() const {
@@ -176,7 +180,6 @@ class WholeExchange final : public TextExchange {
     for (std::size_t i = 0; i < choices_.size(); ++i) answer["choices"].push_back(choice_json(i));
     answer["usage"] = usage();
     if (request_.chat && request_.return_token_ids) answer["prompt_token_ids"] = request_.prompts[0];
-    answer["system_fingerprint"] = request_.asked.fingerprint(model_);
     if (request_.timings_per_token) answer["timings"] = timings(0);
     if (request_.verbose) answer["__verbose"]["prompt"] = model_.tokenizer.decode(request_.prompts[0], false);
     return answer;
@@ -219,7 +222,11 @@ class StreamExchange final : public TextExchange {
     bool over = true;
     try {
       for (std::size_t i = 0; i < choices_.size(); ++i) {
-        while (auto delta = choices_[i]->next()) add(i, *delta);
+        if (i == 0) add_reports(false);
+        while (auto delta = choices_[i]->next()) {
+          if (i == 0) add_reports(true);
+          add(i, *delta);
+        }
         over = over && choices_[i]->over();
       }
       if (over && request_.include_usage) {
@@ -249,6 +256,17 @@ class StreamExchange final : public TextExchange {
 
  private:
   void add(const OrderedJson& event) { events_ += "data: " + slm::json_text(event) + "\n\n"; }
+
+  /// How far the prompt is read; complete: up to its end.
+  void add_reports(bool complete) {
+    if (request_.progress == nullptr) return;
+    for (const PromptProgress::Report& report : request_.progress->take(complete)) {
+      OrderedJson chunk = frame();
+      chunk["choices"] = OrderedJson::array();
+      add_progress(chunk, report, request_.timings_per_token);
+      add(chunk);
+    }
+  }
 
   void add_choice(std::size_t i, OrderedJson choice) {
     OrderedJson chunk = frame();

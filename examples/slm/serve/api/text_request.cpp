@@ -235,12 +235,15 @@ ChatPrompt read_messages(const Fields& fields, const ServedModel& model, const T
     check_content(message);
   }
   const std::string kwargs = read_kwargs(fields, *model.chat);
-  const std::string messages = fields.text("messages"), documents = fields.text("documents");
+  const bool chosen = fields.has("continue_final_message") || fields.has("add_generation_prompt");
+  const bool prefills = model.prefills && !chosen && ends_with_answer(*list);
+  const std::string sent = fields.text("messages"), documents = fields.text("documents");
+  const std::string messages = prefills ? with_last_joined(sent) : sent;
   slm::ChatOptions options;
   options.kwargs = kwargs;
   options.documents = documents;
   options.tools = tools.list;
-  options.continue_final_message = fields.boolean("continue_final_message", false);
+  options.continue_final_message = fields.boolean("continue_final_message", prefills);
   options.add_generation_prompt = fields.boolean("add_generation_prompt", !options.continue_final_message);
   if (options.continue_final_message && options.add_generation_prompt) {
     throw bad_field("continue_final_message", "excludes `add_generation_prompt`");
@@ -276,6 +279,7 @@ TextRequest read_common(const Fields& fields, const ServedModel& model, const Re
     request.usage_in_each = asked.boolean("continuous_usage_stats", false) && request.include_usage;
   }
   request.timings_per_token = fields.boolean("timings_per_token", false);
+  request.return_progress = request.stream && fields.boolean("return_progress", false);
   request.tenant = read_tenant(fields);
   request.slot = static_cast<int>(fields.integer("id_slot").value_or(-1));
   request.priority = static_cast<int>(fields.integer("priority").value_or(0));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 
 #include "api/asked_model.hpp"
 #include "api/field_table.hpp"
+#include "api/prompt_progress.hpp"
 #include "api/service.hpp"
 #include "api/tool_fields.hpp"
 
@@ -35,7 +37,9 @@ struct TextRequest {
   bool return_token_ids = false;
   bool stream = false, include_usage = false, usage_in_each = false;
   bool timings_per_token = false;  // the answer, and each event of a stream, has `timings`
-  bool verbose = false;            // the whole answer of a chat has its prompt
+  bool return_progress = false;    // a stream reports how far the prompt of the first choice is read
+  std::shared_ptr<PromptProgress> progress = nullptr;  // these reports; begin_choices() makes it
+  bool verbose = false;                                // the whole answer of a chat has its prompt
   int priority = 0;
   int slot = -1;                    // keeps the first choice; -1: none
   ToolFields tools;                 // of a chat
@@ -68,6 +72,12 @@ void check_prompt(const std::string& field, const std::vector<slm::Token>& promp
                   const ServedModel& model);
 /// The tenant, whose texts may share pages: those with one `cache_salt`. Throws Refusal.
 std::uint64_t read_tenant(const Fields& fields);
+
+/// Whether the messages end with an assistant's text, which the answer may continue. Throws Refusal where they end with
+/// two messages of the assistant.
+bool ends_with_answer(const slm::Json& messages);
+/// The JSON text of messages, the last of which gets its parts as one text, with empty lines between them.
+std::string with_last_joined(const std::string& messages);
 
 struct ChatPrompt {
   std::vector<slm::Token> tokens;

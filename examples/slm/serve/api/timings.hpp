@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "api/refusal.hpp"
 #include "slm/decode/stats.hpp"
@@ -26,6 +27,16 @@ struct Stopwatch {
   std::size_t tokens = 0;
 };
 
+/// Adds the members of tokens, of which `timed` took the time.
+inline void add_rate(OrderedJson& timings, const std::string& name, std::size_t tokens, std::size_t timed,
+                     double milliseconds) {
+  const double count = static_cast<double>(timed);
+  timings[name + "_n"] = tokens;
+  timings[name + "_ms"] = milliseconds;
+  timings[name + "_per_token_ms"] = timed == 0 ? 0.0 : milliseconds / count;
+  timings[name + "_per_second"] = milliseconds > 0 ? count * 1e3 / milliseconds : 0.0;
+}
+
 /// `timings`: milliseconds of the prompt, waiting included, and of the answer behind its first token, whose rates leave
 /// that token out. All are finite and not negative.
 inline OrderedJson timings_of(const Stopwatch& time, std::size_t prompt, const slm::Stats& stats) {
@@ -35,17 +46,9 @@ inline OrderedJson timings_of(const Stopwatch& time, std::size_t prompt, const s
   const auto cached = static_cast<std::size_t>(stats.reused_tokens);
   const std::size_t read = prompt - std::min(prompt, cached);
   const double prompt_ms = between(time.begin, time.first), answer_ms = between(time.first, time.last);
-  OrderedJson json;
-  const auto add = [&json](const std::string& name, std::size_t tokens, std::size_t timed, double milliseconds) {
-    const double count = static_cast<double>(timed);
-    json[name + "_n"] = tokens;
-    json[name + "_ms"] = milliseconds;
-    json[name + "_per_token_ms"] = timed == 0 ? 0.0 : milliseconds / count;
-    json[name + "_per_second"] = count * 1e3 / milliseconds;
-  };
-  json["cache_n"] = cached;
-  add("prompt", read, read, prompt_ms);
-  add("predicted", time.tokens, time.tokens - std::min<std::size_t>(time.tokens, 1), answer_ms);
+  OrderedJson json{{"cache_n", cached}};
+  add_rate(json, "prompt", read, read, prompt_ms);
+  add_rate(json, "predicted", time.tokens, time.tokens - std::min<std::size_t>(time.tokens, 1), answer_ms);
   if (stats.drafted > 0) {
     json["draft_n"] = stats.drafted;
     json["draft_n_accepted"] = stats.accepted;

@@ -61,8 +61,16 @@ bool CorsPolicy::allows(std::string_view origin) const {
 
 HttpHeaders CorsPolicy::headers(const CrossOrigin& request) const {
   if (origins_.empty()) return {};
-  if (allows_all()) return {{"Access-Control-Allow-Origin", "*"}, {"Access-Control-Expose-Headers", "*"}};
+  if (allows_all() && !credentials_) {
+    return {{"Access-Control-Allow-Origin", "*"}, {"Access-Control-Expose-Headers", "*"}};
+  }
   if (!allows(request.origin)) return {{"Vary", "Origin"}};
+  if (credentials_) {  // browsers then take `*` for a name
+    return {{"Access-Control-Allow-Origin", request.origin},
+            {"Access-Control-Allow-Credentials", "true"},
+            {"Access-Control-Expose-Headers", "X-Request-Id, X-Slm-Ignored-Fields, Retry-After"},
+            {"Vary", "Origin"}};
+  }
   return {{"Access-Control-Allow-Origin", request.origin}, {"Access-Control-Expose-Headers", "*"}, {"Vary", "Origin"}};
 }
 

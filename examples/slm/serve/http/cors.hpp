@@ -28,8 +28,9 @@ struct CrossOrigin {
 class CorsPolicy {
  public:
   CorsPolicy() = default;
-  /// origins: results of parse_origin().
-  explicit CorsPolicy(std::vector<std::string> origins) : origins_(std::move(origins)) {}
+  /// origins: results of parse_origin(). credentials: whether pages may send cookies and other credentials of browsers.
+  explicit CorsPolicy(std::vector<std::string> origins, bool credentials = false)
+      : origins_(std::move(origins)), credentials_(credentials) {}
 
   bool allows(std::string_view origin) const;
   /// CORS headers for every answer to this request.
@@ -42,6 +43,7 @@ class CorsPolicy {
   bool allows_all() const { return lists("*"); }
 
   std::vector<std::string> origins_;
+  bool credentials_ = false;
 };
 
 }  // namespace serve

@@ -132,6 +132,7 @@ class Cpu : private cpu::Products {
   bool copies_weights_;
 };
 
-static_assert(Backend<Cpu> && RecurrentStep<CpuStep> && ShapesLayers<CpuStep> && AttendsLatents<Cpu>);
+static_assert(Backend<Cpu> && RecurrentStep<CpuStep> && ShapesLayers<CpuStep> && AttendsLatents<Cpu> &&
+              MixesStreams<Cpu>);
 
 }}}

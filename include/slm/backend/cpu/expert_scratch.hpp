@@ -27,6 +27,7 @@ struct ExpertScratch {
   PageBuffer<float> logits;    // [rows, experts]
   PageBuffer<float> gathered;  // [places, hidden]: the inputs of the experts, then their results
   PageBuffer<float> inner;     // [places, ffn of the expert]
+  PageBuffer<float> whole;     // what ranks gather
   PageBuffer<float> packed;
   std::vector<Choice> choices;  // [rows, experts of a row]
   std::vector<int> places;      // of each choice

@@ -12,14 +12,36 @@
 
 #include "slm/backend/cpu/adapted_products.hpp"
 #include "slm/backend/mixture.hpp"
+#include "slm/core/rounded_math.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
 
+/// The rows of a weight in this process: all, or those of a rank.
+template <class Weight>
+const auto& held_of(const Weight& weight) {
+  if constexpr (requires { weight.held; }) {
+    return weight.held;
+  } else {
+    return weight;
+  }
+}
+
+/// The experts' matrices are in this process.
+struct WholeExperts {
+  template <class Weight>
+  static std::int64_t row_of(const Weight&, std::int64_t row) {
+    return row;
+  }
+};
+
 class ExpertProducts : protected AdaptedProducts {
  public:
-  template <class Matrix, class Router>
+  static constexpr bool shares_experts = true;
+
+  /// shares: see SharesExperts.
+  template <class Matrix, class Router, class Shares = WholeExperts>
   void add_mixture(View<const float, 2> x, Norm norm, const Mixture<Matrix, Router>& mixture, View<float, 2> to,
-                   float factor = 1) {
+                   float factor = 1, const Shares& shares = {}) {
     const std::int64_t rows = x.extent(0), hidden = x.extent(1);
     const View<float, 2> normed = view_of(scratch().normed, rows, hidden);
     const auto normalize = [&](const Norm& by) {
@@ -35,8 +57,8 @@ class ExpertProducts : protected AdaptedProducts {
     each_row(rows, hidden * of_row, [&](std::int64_t r) {
       for (int j = 0; j < of_row; ++j) std::copy_n(normed.row(r), hidden, gathered.row(place_of(r, j, of_row)));
     });
-    run_gates(mixture, gathered, rows == 1);
-    run_downs(mixture, gathered);
+    run_gates(mixture, gathered, rows == 1, shares);
+    run_downs(mixture, gathered, shares);
     each_row(rows, hidden * of_row, [&](std::int64_t r) {
       float *const sum = normed.row(r), *const added = to.row(r);
       std::fill_n(sum, hidden, 0.0f);
@@ -120,7 +142,7 @@ class ExpertProducts : protected AdaptedProducts {
     const Routing& routing = mixture.routing;
     const std::int64_t rows = normed.extent(0);
     const View<float, 2> logits = view_of(scratch().logits, rows, routing.experts);
-    multiply_small(mixture.router, mixture.router_bias, normed, logits);
+    multiply_small(held_of(mixture.router), mixture.router_bias, normed, logits);
     const auto of_row = static_cast<std::size_t>(mixture.experts_of_row());
     scratch().choices.resize(static_cast<std::size_t>(rows) * of_row);
     const std::span<Choice> choices(scratch().choices);
@@ -131,9 +153,9 @@ class ExpertProducts : protected AdaptedProducts {
       if (mixture.has_shared()) own.back() = {routing.experts, 1};
     });
     if (mixture.shared_gate == nullptr) return;
-    multiply_small(*mixture.shared_gate, nullptr, normed, {logits.data, rows, 1});
+    multiply_small(held_of(*mixture.shared_gate), nullptr, normed, {logits.data, rows, 1});
     for (std::int64_t r = 0; r < rows; ++r)
-      choices[(static_cast<std::size_t>(r) + 1) * of_row - 1].weight = 1 / (1 + std::exp(-logits.data[r]));
+      choices[(static_cast<std::size_t>(r) + 1) * of_row - 1].weight = slm::detail::rounded_sigmoid(logits.data[r]);
   }
 
   /// out [rows, weight.out] = x . weight^T + bias
@@ -151,60 +173,91 @@ class ExpertProducts : protected AdaptedProducts {
   }
 
   /// The inner activations of all groups from the gathered inputs. same_row: all groups have the same single row.
-  template <class Matrix, class Router>
-  void run_gates(const Mixture<Matrix, Router>& mixture, View<const float, 2> gathered, bool same_row) {
+  template <class Matrix, class Router, class Shares>
+  void run_gates(const Mixture<Matrix, Router>& mixture, View<const float, 2> gathered, bool same_row,
+                 const Shares& shares) {
+    const auto weight_of = [&](const ExpertGroup& group) -> const auto& {
+      return held_of(mixture.experts[static_cast<std::size_t>(group.expert)].gate_up);
+    };
+    const int parts = mixture.gated ? 2 : 1;
     std::int64_t inner = 0;
     for (ExpertGroup& group : scratch().groups) {
       group.inner = inner;
-      inner += group.rows * mixture.experts[static_cast<std::size_t>(group.expert)].ffn();
+      inner += group.rows * weight_of(group).out / parts;
     }
     State::grow(scratch().inner, static_cast<std::size_t>(inner));
-    const auto weight_of = [&](const ExpertGroup& group) -> const Matrix& {
-      return mixture.experts[static_cast<std::size_t>(group.expert)].gate_up;
-    };
     pack_groups(weight_of, same_row, [&](const ExpertGroup& group) { return gathered.row(group.first); });
     const auto task = [&](const ExpertGroup& group, int first, int count, const Thread& thread) {
       const Expert<Matrix>& expert = mixture.experts[static_cast<std::size_t>(group.expert)];
-      const std::int64_t ffn = expert.ffn();
+      const std::int64_t ffn = weight_of(group).out / parts;  // of this rank
       const float* const packed = scratch().packed.data() + group.packed;
       float* out = scratch().inner.data() + group.inner + first;
       float* gate = thread.tile;
-      Products::multiply(expert.gate_up, first, count, packed, group.rows, gate, count, thread);
+      Products::multiply(weight_of(group), first, count, packed, group.rows, gate, count, thread);
       if (!mixture.gated) {
         for (int r = 0; r < group.rows; ++r, gate += count, out += ffn)
           kernels().activate(mixture.activation, gate, nullptr, nullptr, count, out);
         return;
       }
       float* up = gate + std::int64_t{group.rows} * count;
-      Products::multiply(expert.gate_up, ffn + first, count, packed, group.rows, up, count, thread);
+      Products::multiply(weight_of(group), ffn + first, count, packed, group.rows, up, count, thread);
       for (int r = 0; r < group.rows; ++r, gate += count, up += count, out += ffn) {
         if (expert.gate_up_bias != nullptr) {
-          for (int i = 0; i < count; ++i) gate[i] += expert.gate_up_bias[first + i];
-          for (int i = 0; i < count; ++i) up[i] += expert.gate_up_bias[ffn + first + i];
+          for (int i = 0; i < count; ++i) gate[i] += expert.gate_up_bias[shares.row_of(expert.gate_up, first + i)];
+          for (int i = 0; i < count; ++i) up[i] += expert.gate_up_bias[shares.row_of(expert.gate_up, ffn + first + i)];
         }
         limit_gates(mixture.routing.settings, gate, up, count);
         kernels().activate(mixture.activation, gate, up, nullptr, count, out);
       }
     };
-    run_groups(weight_of, mixture.gated ? 2 : 1, most_slice, task);
+    run_groups(weight_of, parts, most_slice, task);
+    if constexpr (!std::is_same_v<Shares, WholeExperts>) {
+      const int shared = mixture.has_shared() ? scratch().groups.back().rows : 0;
+      const int routed = static_cast<int>(scratch().places.size()) - shared;
+      const Expert<Matrix>&one = mixture.experts.front(), &last = mixture.experts.back();
+      const std::int64_t own = held_of(one.gate_up).out / parts, all = routed * one.ffn();
+      State::grow(scratch().whole, static_cast<std::size_t>(all + shared * last.ffn()));
+      float *const from = scratch().inner.data(), *const to = scratch().whole.data();
+      const auto gather = [&](const Matrix& weight, View<const float, 2> mine, View<float, 2> whole) {
+        shares.gather(weight, mixture.gated ? 1 : weight.cut.parts, mine, whole);
+      };
+      gather(one.gate_up, {from, routed, own}, {to, routed, one.ffn()});
+      if (shared != 0) {
+        const std::int64_t of_shared = held_of(last.gate_up).out / parts;
+        gather(last.gate_up, {from + routed * own, shared, of_shared}, {to + all, shared, last.ffn()});
+      }
+      std::swap(scratch().inner, scratch().whole);
+      inner = 0;
+      for (ExpertGroup& group : scratch().groups) {
+        group.inner = inner;
+        inner += group.rows * mixture.experts[static_cast<std::size_t>(group.expert)].ffn();
+      }
+    }
   }
 
   /// results [places, hidden] of all groups from their inner activations.
-  template <class Matrix, class Router>
-  void run_downs(const Mixture<Matrix, Router>& mixture, View<float, 2> results) {
-    const auto weight_of = [&](const ExpertGroup& group) -> const Matrix& {
-      return mixture.experts[static_cast<std::size_t>(group.expert)].down;
+  template <class Matrix, class Router, class Shares>
+  void run_downs(const Mixture<Matrix, Router>& mixture, View<float, 2> all, const Shares& shares) {
+    const auto weight_of = [&](const ExpertGroup& group) -> const auto& {
+      return held_of(mixture.experts[static_cast<std::size_t>(group.expert)].down);
     };
     pack_groups(weight_of, false, [&](const ExpertGroup& group) { return scratch().inner.data() + group.inner; });
+    View<float, 2> results = all;
+    if constexpr (!std::is_same_v<Shares, WholeExperts>)
+      results = view_of(scratch().whole, all.extent(0), held_of(mixture.experts.front().down).out);
     run_groups(weight_of, 1, 2 * most_slice, [&](const ExpertGroup& group, int first, int count, const Thread& thread) {
       const Expert<Matrix>& expert = mixture.experts[static_cast<std::size_t>(group.expert)];
       float* out = results.row(group.first) + first;
-      Products::multiply(expert.down, first, count, scratch().packed.data() + group.packed, group.rows, out,
+      Products::multiply(weight_of(group), first, count, scratch().packed.data() + group.packed, group.rows, out,
                          results.stride(0), thread);
       for (int r = 0; expert.down_bias != nullptr && r < group.rows; ++r, out += results.stride(0)) {
-        for (int i = 0; i < count; ++i) out[i] += expert.down_bias[first + i];
+        for (int i = 0; i < count; ++i) out[i] += expert.down_bias[shares.row_of(expert.down, first + i)];
       }
     });
+    if constexpr (!std::is_same_v<Shares, WholeExperts>) {
+      const Matrix& down = mixture.experts.front().down;
+      shares.gather(down, down.cut.parts, results, all);
+    }
   }
 
   /// Packs the rows of each group, rows_of(group) [rows, in], for the kernels of its weight. same_row: they are the
@@ -215,7 +268,9 @@ class ExpertProducts : protected AdaptedProducts {
     for (ExpertGroup& group : scratch().groups) {
       const ExpertGroup& first = scratch().groups.front();
       group.packed = floats;
-      if (&group != &first && same_row && packs_alike(weight_of(first), weight_of(group))) {
+      if (weight_of(group).out == 0) continue;  // of a rank without rows
+      if (&group != &first && same_row && weight_of(first).out != 0 &&
+          packs_alike(weight_of(first), weight_of(group))) {
         group.packed = first.packed;
         continue;
       }
@@ -226,8 +281,10 @@ class ExpertProducts : protected AdaptedProducts {
     run(static_cast<int>(scratch().groups.size()), 8.0 * static_cast<double>(moved) / bytes_per_ns,
         [&](std::uint32_t index, int) {
           const ExpertGroup& group = scratch().groups[index];
-          if (index > 0 && group.packed == scratch().groups.front().packed) return;
+          const ExpertGroup& first = scratch().groups.front();
+          if (index > 0 && group.packed == first.packed && weight_of(first).out != 0) return;
           const auto& weight = weight_of(group);
+          if (weight.out == 0) return;
           pack_to(weight, {rows_of(group), group.rows, weight.in}, scratch().packed.data() + group.packed);
         });
   }
@@ -242,11 +299,13 @@ class ExpertProducts : protected AdaptedProducts {
     for (ExpertGroup& group : scratch().groups) {
       const auto& weight = weight_of(group);
       group.first_task = count;
+      if (weight.out == 0) continue;  // of a rank without rows
       count += ceil_div(static_cast<int>(weight.out) / parts, slice);
       if (tasks.in == 0 || matmul_scratch(weight.in) > matmul_scratch(tasks.in)) tasks.in = weight.in;
       tasks.elements += static_cast<double>(weight.out * weight.in) * group.rows / rows;
       tasks.bytes += static_cast<double>(weight.bytes());
     }
+    if (count == 0) return;
     const auto one = [&](int index, const Thread& thread) {
       const ExpertGroup& group = scratch().group_of(index);
       const auto& weight = weight_of(group);

@@ -15,13 +15,14 @@
 #include "slm/backend/cpu/rope_table.hpp"
 #include "slm/backend/cpu/tasks.hpp"
 #include "slm/backend/dense_matrix.hpp"
+#include "slm/backend/host_rows.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
 /// Holds the device's lock until destroyed.
 /// Public members: the operations of the concept StepOf.
-class CpuStep : private cpu::ExpertProducts {
+class CpuStep : private cpu::ExpertProducts, public HostRows<CpuStep> {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
@@ -46,7 +47,7 @@ class CpuStep : private cpu::ExpertProducts {
   void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0) {
     for (int r = 0; r < rows(); ++r) {
       float* to = x.row(r);
-      take_row(table, at(r).token, to);
+      take_row(table, at(r).token < table.out ? at(r).token : 0, to);
       if (positions.data == nullptr) continue;
       const float* place = positions.row(at(r).position + offset);
       for (std::int64_t i = 0; i < table.in; ++i) to[i] += place[i];
@@ -199,6 +200,7 @@ class CpuStep : private cpu::ExpertProducts {
   }
 
   using ExpertProducts::add_mixture;
+  using ExpertProducts::shares_experts;
 
   void scale(Rows x, float factor) {
     for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] *= factor;
@@ -222,22 +224,6 @@ class CpuStep : private cpu::ExpertProducts {
           [&](std::uint32_t index, int) { task(static_cast<int>(index)); });
     };
     recurrent::recur(plan_, projected, recurrence, state, out, cpu::RecurrenceMath{*state_->kernels}, share);
-  }
-
-  void gate(Rows x, ConstRows gate) {
-    each_row(x, [&](std::int64_t r) {
-      float* const to = x.row(r);
-      const float* const from = gate.row(r);
-      for (std::int64_t i = 0; i < x.extent(1); ++i) to[i] *= recurrent::sigmoid(from[i]);
-    });
-  }
-
-  void multiply_rows(Rows x, ConstRows factors) {
-    each_row(x, [&](std::int64_t r) {
-      float* const to = x.row(r);
-      const float* const from = factors.row(r);
-      for (std::int64_t i = 0; i < x.extent(1); ++i) to[i] *= from[i];
-    });
   }
 
   template <class Matrix>
@@ -280,6 +266,12 @@ class CpuStep : private cpu::ExpertProducts {
   void read(ConstRows x, Rows out) { std::copy_n(x.data, out.size(), out.data); }
 
  private:
+  friend class HostRows<CpuStep>;
+
+  void activate_row(const Activation& activation, float* gate, const float* up, std::int64_t width, float* out) const {
+    state_->kernels->activate(activation, gate, up, nullptr, static_cast<int>(width), out);
+  }
+
   const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
 
   /// Calls use(row) for every row, on all threads if there are enough rows.

@@ -21,7 +21,7 @@ void add_experts(const Mixture<Matrix, Router>& mixture, const std::vector<float
   choose_experts(mixture.routing, logits, choices);
   if (mixture.has_shared()) choices.push_back({mixture.routing.experts, 1});
   if (mixture.shared_gate != nullptr) {
-    choices.back().weight = 1 / (1 + std::exp(-product(*mixture.shared_gate, nullptr, row)[0]));
+    choices.back().weight = slm::detail::rounded_sigmoid(product(*mixture.shared_gate, nullptr, row)[0]);
   }
   std::vector<float> sum(row.size());
   for (const Choice& choice : choices) {

@@ -12,6 +12,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/dense_matrix.hpp"
+#include "slm/backend/host_rows.hpp"
 #include "slm/backend/kv_rows.hpp"
 #include "slm/backend/mixed_matrix.hpp"
 #include "slm/backend/mixture.hpp"
@@ -22,7 +23,7 @@
 namespace slm { inline namespace v0_1 { namespace backend {
 
 /// The operations of one step. Public members: those of the concept StepOf.
-class ReferenceStep {
+class ReferenceStep : public HostRows<ReferenceStep> {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
@@ -44,7 +45,7 @@ class ReferenceStep {
   void embed(const Matrix& table, Rows x, ConstRows positions = {}, int offset = 0) {
     held(table, [&](const auto& rows_of_table) {
       for (int r = 0; r < rows(); ++r) {
-        const auto* row = rows_of_table.row(at(r).token);
+        const auto* row = rows_of_table.row(at(r).token < table.out ? at(r).token : 0);
         const int place = at(r).position + offset;
         for (std::int64_t i = 0; i < table.in; ++i)
           x(r, i) = to_float(row[i]) + (positions.data ? positions(place, i) : 0);
@@ -229,16 +230,6 @@ class ReferenceStep {
     recurrent::recur(plan_, projected, recurrence, state, out, reference::RecurrenceMath{}, each);
   }
 
-  void gate(Rows x, ConstRows gate) {
-    for (std::int64_t i = 0; i < x.size(); ++i) x.data[i] *= recurrent::sigmoid(gate.data[i]);
-  }
-
-  void multiply_rows(Rows x, ConstRows factors) {
-    for (std::int64_t r = 0; r < x.extent(0); ++r) {
-      for (std::int64_t i = 0; i < x.extent(1); ++i) x(r, i) *= factors(r, i);
-    }
-  }
-
   void select(ConstRows x, Rows out) {
     for (std::size_t i = 0; i < plan_.outputs.size(); ++i)
       std::copy_n(x.row(plan_.outputs[i]), x.extent(1), out.row(static_cast<std::int64_t>(i)));
@@ -258,6 +249,18 @@ class ReferenceStep {
   void read(ConstRows x, Rows out) { std::copy_n(x.data, x.size(), out.data); }
 
  private:
+  friend class HostRows<ReferenceStep>;
+
+  template <class Use>
+  void each_row(Rows x, const Use& use) {
+    for (std::int64_t r = 0; r < x.extent(0); ++r) use(r);
+  }
+
+  static void activate_row(const Activation& activation, const float* gate, const float* up, std::int64_t width,
+                           float* out) {
+    for (std::int64_t i = 0; i < width; ++i) out[i] = reference::activate(activation, gate[i]) * up[i];
+  }
+
   const PlanRow& at(int row) const { return plan_.rows[static_cast<std::size_t>(row)]; }
   const PlanSequence& sequence_of(const PlanRow& row) const {
     return plan_.sequences[static_cast<std::size_t>(row.sequence)];
@@ -391,6 +394,6 @@ class Reference {
 };
 
 static_assert(Backend<Reference> && RecurrentStep<ReferenceStep> && ShapesLayers<ReferenceStep> &&
-              AttendsLatents<Reference>);
+              AttendsLatents<Reference> && MixesStreams<Reference>);
 
 }}}

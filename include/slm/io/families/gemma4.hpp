@@ -115,18 +115,13 @@ inline void read_gemma4_rope(const JsonFields& fields, ModelDescription& model) 
       proportional_divisors(head_dim, static_cast<int>(std::floor(part * head_dim / 2)), factor);
 }
 
-/// The last layers read the keys and values of the last layer of their kind before them. Their MLPs may be wider.
-inline void read_shared_layers(const JsonFields& fields, ModelDescription& model) {
+/// The last layers read the keys and values of the last layer of their kind before them.
+inline void read_shared_layers(const JsonFields& fields, int otherwise, ModelDescription& model) {
   ModelConfig& config = model.config;
-  const int shared = fields.integer("num_kv_shared_layers", 0, 1024, 0);
+  const int shared = fields.integer("num_kv_shared_layers", 0, 1024, otherwise);
   if (shared >= config.layers)
     throw contradictory(fields.file(), text("num_kv_shared_layers ", shared, " of ", config.layers, " layers"));
-  const bool wide = fields.boolean("use_double_wide_mlp", false) && shared != 0;
-  if (wide) config.shapes.ffn = 2 * config.ffn;
-  for (int l = config.layers - shared; l < config.layers; ++l) {
-    config.shapes.borrowing.add(l);
-    if (wide) config.shapes.wide_mlps.add(l);
-  }
+  for (int l = config.layers - shared; l < config.layers; ++l) config.shapes.borrowing.add(l);
 }
 
 inline void read_gemma4(const JsonFields& fields, ModelDescription& model) {
@@ -153,8 +148,12 @@ inline void read_gemma4(const JsonFields& fields, ModelDescription& model) {
   }
   set_layer_heads(fields.file(), read_layer_heads(fields, model), model);
   read_gemma4_rope(fields, model);
-  read_shared_layers(fields, model);
+  read_shared_layers(fields, 0, model);
   LayerShapes& shapes = config.shapes;
+  if (fields.boolean("use_double_wide_mlp", false) && !shapes.borrowing.empty()) {
+    shapes.ffn = 2 * config.ffn;
+    shapes.wide_mlps = shapes.borrowing;
+  }
   shapes.value_norm = shapes.scaled = true;
   for (int l = 0; fields.boolean("attention_k_eq_v", false) && l < config.layers; ++l) {
     if (settings.window_of(l) == 0 && !shapes.borrowing.has(l)) shapes.keys_as_values.add(l);

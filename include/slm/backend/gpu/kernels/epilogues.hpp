@@ -91,7 +91,7 @@ struct Gated {
       a += args.bias[output];
       b += args.bias[args.width + output];
     }
-    args.out[std::int64_t{row} * args.width + output] = activate(args.activation, a) * b;
+    args.out[std::int64_t{row} * args.width + output] = activate(args.activation, args.activation.factor * a) * b;
   }
 };
 

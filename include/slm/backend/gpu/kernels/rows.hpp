@@ -187,7 +187,7 @@ struct GateRows {
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
     const std::int64_t row = lane.block_x();
     for (int k = lane.thread(); k < args.width; k += lane.threads()) {
-      const float gate = args.gate_up[row * 2 * args.width + k];
+      const float gate = args.activation.factor * args.gate_up[row * 2 * args.width + k];
       args.out[row * args.width + k] = activate(args.activation, gate) * args.gate_up[(row * 2 + 1) * args.width + k];
     }
   }

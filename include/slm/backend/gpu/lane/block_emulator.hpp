@@ -172,7 +172,8 @@ class BlockEmulator {
         const auto own = static_cast<std::size_t>(fiber);
         before_wait.store(before_wait_[own], std::memory_order_relaxed);
         fibers_.resume(fiber);
-        before_wait_[own] = before_wait.exchange(false, std::memory_order_relaxed);
+        before_wait_[own] = before_wait.load(std::memory_order_relaxed);  // exchange() is a slow, locked instruction
+        before_wait.store(false, std::memory_order_relaxed);
         if (failure_) fail(thread_of(lane));
       }
       for (int i = 1; i < width_; ++i) {

@@ -68,6 +68,9 @@ struct RaceCheck {
 class Fibers {
  public:
   static constexpr std::size_t stack_bytes = 256 * 1024;
+  /// Bytes from one stack to the next: a power of two plus an odd number of cache lines. The tops of all stacks would
+  /// share one set of each cache at a power of two.
+  static constexpr std::size_t stack_stride = stack_bytes + 17 * 64;
 
   Fibers() = default;
   Fibers(const Fibers&) = delete;
@@ -103,7 +106,7 @@ class Fibers {
     void* thread = nullptr;  // of ThreadSanitizer
   };
 
-  std::byte* stack_of(int index) const { return stacks_ + static_cast<std::size_t>(index) * stack_bytes; }
+  std::byte* stack_of(int index) const { return stacks_ + static_cast<std::size_t>(index) * stack_stride; }
 
   /// Unpoisons abandoned stack frames, for the next fiber on the stack and the next owner of the address.
   static void unpoison([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) {
@@ -114,13 +117,13 @@ class Fibers {
 
   void drop() {
     if (stacks_ == nullptr) return;
-    unpoison(stacks_, capacity_ * stack_bytes);
+    unpoison(stacks_, capacity_ * stack_stride);
 #ifdef SLM_FIBER_TSAN
     for (Fiber& fiber : fibers_) {
       if (fiber.thread != nullptr) __tsan_destroy_fiber(fiber.thread);
     }
 #endif
-    slm::detail::free_pages(stacks_, capacity_ * stack_bytes);
+    slm::detail::free_pages(stacks_, capacity_ * stack_stride);
     stacks_ = nullptr;
     capacity_ = 0;
   }
@@ -128,7 +131,7 @@ class Fibers {
   void reserve(std::size_t count) {
     if (count <= capacity_) return;
     drop();
-    stacks_ = static_cast<std::byte*>(slm::detail::allocate_pages(count * stack_bytes, false));
+    stacks_ = static_cast<std::byte*>(slm::detail::allocate_pages(count * stack_stride, false));
     capacity_ = stacks_ == nullptr ? 0 : count;
     if (stacks_ == nullptr) {
       throw Error("gpu.out-of-memory", text("could not reserve ", count, " stacks of ", stack_bytes, " bytes"),
@@ -179,7 +182,7 @@ class Fibers {
     std::size_t size = 0;
     __sanitizer_finish_switch_fiber(fake_stack, &bottom, &size);
     const auto* const address = static_cast<const std::byte*>(bottom);
-    if (address < stacks_ || address >= stacks_ + capacity_ * stack_bytes) {  // switched from outside
+    if (address < stacks_ || address >= stacks_ + capacity_ * stack_stride) {  // switched from outside
       outside_bottom_ = bottom;
       outside_size_ = size;
     }

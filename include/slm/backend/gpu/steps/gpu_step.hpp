@@ -23,6 +23,7 @@
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/steps/device_state.hpp"
 #include "slm/backend/gpu/steps/expert_step.hpp"
+#include "slm/backend/gpu/steps/recurrent_step.hpp"
 #include "slm/backend/gpu/steps/step_arguments.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
 
@@ -200,6 +201,14 @@ class GpuStep {
     store(x, norm, Linear{mixture.router, mixture.router_bias}, parts.logits);
     if (mixture.shared_gate != nullptr) store(x, norm, Linear{*mixture.shared_gate}, parts.shared_gate);
     run_experts(*state_, mixture, parts, {memory(x), width, count}, norm_args(norm, width), rows_, memory(to), factor);
+  }
+
+  /// See RecurrentStep.
+  void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) {
+    run_recurrence(*state_, recurrence_args(recurrence, on_device_, shape_.sequences, projected, state, out));
+  }
+  void gate(Rows x, ConstRows by) {
+    launch<GateBySigmoid>({memory(x), memory(by), static_cast<int>(x.extent(1)), static_cast<int>(x.extent(0))});
   }
 
   void normalize(Rows x, Norm norm) {

@@ -23,7 +23,8 @@ struct DevicePlan {
   Memory<const StepSequence> sequences;  // empty if each sequence has one row
   Memory<const int> outputs;
   Memory<const Draw> draws;
-  Memory<StepRow> next;  // rows of later steps of a chain
+  Memory<StepRow> next;             // rows of later steps of a chain
+  Memory<std::byte* const> states;  // per sequence [1 + rows], see StepPlan::states
   PageTable tables;
 };
 
@@ -52,6 +53,7 @@ class PlanUpload {
             .outputs = part<const int>(at.outputs, shape.outputs),
             .draws = part<const Draw>(at.draws, shape.outputs),
             .next = part<StepRow>(at.next, shape.steps > 1 ? shape.outputs : 0),
+            .states = part<std::byte* const>(at.states, Layout::states_of(shape)),
             .tables =
                 part<std::byte* const>(at.tables, static_cast<int>((block_.size() - at.tables) / sizeof(std::byte*)))};
   }
@@ -85,6 +87,11 @@ class PlanUpload {
     auto* const next = reinterpret_cast<StepRow*>(to + at.next);
     std::fill(next, next + shape.outputs, nothing);
     std::copy(plan.pages.begin(), plan.pages.end(), reinterpret_cast<std::byte**>(to + at.tables));
+    auto* state = reinterpret_cast<std::byte**>(to + at.states);  // kernels find a sequence's states by its first row
+    for (const PlanSequence& sequence : plan.sequences) {
+      if (shape.recurrent)
+        state = std::copy_n(&plan.states[static_cast<std::size_t>(sequence.first_state)], 1 + sequence.rows, state);
+    }
     runtime_.copy_in(block_.data(), to, size, stream);
     runtime_.record(*half.sent, stream);
   }
@@ -100,7 +107,7 @@ class PlanUpload {
 
   /// Byte offsets in the block.
   struct Layout {
-    std::size_t sequences, outputs, draws, next, tables;
+    std::size_t sequences, outputs, draws, next, states, tables;
 
     explicit Layout(const StepShape& shape) {
       const auto behind = [](std::size_t begin, int count, std::size_t size) {
@@ -110,8 +117,11 @@ class PlanUpload {
       outputs = behind(sequences, shape.sequences, sizeof(StepSequence));
       draws = behind(outputs, shape.outputs, sizeof(int));
       next = behind(draws, shape.outputs, sizeof(Draw));
-      tables = behind(next, shape.outputs, sizeof(StepRow));
+      states = behind(next, shape.outputs, sizeof(StepRow));
+      tables = behind(states, states_of(shape), sizeof(std::byte*));
     }
+
+    static int states_of(const StepShape& shape) { return shape.recurrent ? shape.rows + shape.sequences : 0; }
   };
 
   template <class T>

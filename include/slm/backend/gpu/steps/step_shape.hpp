@@ -33,13 +33,14 @@ struct StepShape {
   int sequences = 0;
   int longest = 0;  // maximum rows per sequence
   int outputs = 0;
-  bool all_rows = false;  // every row is an output
-  int steps = 1;          // steps in one record; all but the first run on the outputs
-  Choice choice = {};     // the most complex of all outputs; none for a choice by masks, which is not recorded
-  int chunks = 0;         // of the longest sequence
-  KvFormat format = {};   // of the pages
-  bool adapted = false;   // any row has an adapter
-  int generation = 0;     // generation of the memory that launches reference
+  bool all_rows = false;   // every row is an output
+  int steps = 1;           // steps in one record; all but the first run on the outputs
+  Choice choice = {};      // the most complex of all outputs; none for a choice by masks, which is not recorded
+  int chunks = 0;          // of the longest sequence
+  KvFormat format = {};    // of the pages
+  bool adapted = false;    // any row has an adapter
+  bool recurrent = false;  // the plan has states
+  int generation = 0;      // generation of the memory that launches reference
 
   auto operator<=>(const StepShape&) const = default;
 
@@ -67,6 +68,7 @@ struct StepShape {
                     .steps = plan.steps,
                     .format = plan.format,
                     .adapted = has_adapters(plan),
+                    .recurrent = !plan.states.empty(),
                     .generation = generation};
     shape.recordable = shape.rows <= most;
     shape.all_rows = shape.outputs == shape.rows;

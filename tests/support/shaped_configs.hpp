@@ -1,8 +1,7 @@
-// Writes Gemma 4 models with random weights, of widths that quantized formats can divide into groups.
+// Models with layers of different shapes, for random weights, of widths that quantized formats can divide into groups.
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
+#include <vector>
 
 #include "slm/io/json.hpp"
 #include "support/random_weights.hpp"
@@ -42,8 +41,30 @@ inline Json gemma4_config(bool sparse) {
   return config;
 }
 
-inline void write_random_gemma4(const std::filesystem::path& folder, bool sparse, std::uint64_t seed) {
-  write_random_weights(folder, gemma4_config(sparse), seed);
+/// Five layers with three residual streams. Some MLPs drop gates, and two are wider.
+inline Json gemma3n_config() {
+  return {{"model_type", "gemma3n_text"},
+          {"num_hidden_layers", 5},
+          {"hidden_size", 64},
+          {"intermediate_size", {96, 128, 96, 96, 128}},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 16},
+          {"vocab_size", 101},
+          {"vocab_size_per_layer_input", 101},
+          {"hidden_size_per_layer_input", 32},
+          {"altup_num_inputs", 3},
+          {"laurel_rank", 32},
+          {"activation_sparsity_pattern", {0.9, 0.5, 0, 0, 0.7}},
+          {"num_kv_shared_layers", 2},
+          {"max_position_embeddings", 512},
+          {"sliding_window", 24},
+          {"layer_types",
+           {"sliding_attention", "full_attention", "sliding_attention", "sliding_attention", "full_attention"}},
+          {"eos_token_id", nullptr}};
 }
+
+/// One config of each kind.
+inline std::vector<Json> shaped_configs() { return {gemma4_config(false), gemma4_config(true), gemma3n_config()}; }
 
 }  // namespace slm::testing

@@ -1,4 +1,4 @@
-// The layers of Gemma 4 in a GGUF file, whose shapes differ.
+// The layers of Gemma 4 and Gemma 3n in a GGUF file, whose shapes differ.
 #pragma once
 
 #include <cmath>
@@ -16,10 +16,15 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-class GgufGemma4Reader {
+class GgufGemmaReader {
  public:
-  GgufGemma4Reader(const GgufFile& file, ModelDescription& model)
-      : file_(file), fields_(file.fields()), model_(model), config_(model.config) {}
+  GgufGemmaReader(const GgufFile& file, std::string_view architecture, ModelDescription& model)
+      : file_(file),
+        fields_(file.fields()),
+        architecture_(architecture),
+        model_(model),
+        config_(model.config),
+        has_streams_(architecture == "gemma3n") {}
 
   /// Sets heads, MLPs and the layers with the window; layers, hidden and heads must be known.
   void read_sizes() {
@@ -28,7 +33,7 @@ class GgufGemma4Reader {
     const auto layers = static_cast<std::size_t>(config_.layers);
     settings.window = fields_.integer(key("attention.sliding_window"), 1, 1 << 24);
     settings.windowed_layers = fields_.booleans(key("attention.sliding_window_pattern"), layers);
-    const int full = length_of(""), windowed = length_of("_swa");
+    const int full = length_of(""), windowed = has_streams_ ? full : length_of("_swa");
     const std::vector<std::int64_t> kv_heads = of_layers("attention.head_count_kv", config_.heads);
     std::vector<families::LayerHeads> heads;
     for (std::size_t l = 0; l < layers; ++l)
@@ -41,8 +46,10 @@ class GgufGemma4Reader {
       const bool values = file_.find(text("blk.", l, ".attn_v.weight")) != nullptr;
       if (!values && !shapes.borrowing.has(l)) shapes.keys_as_values.add(l);
     }
-    shapes.value_norm = shapes.scaled = true;
+    shapes.value_norm = true;
+    shapes.scaled = !has_streams_;
     shapes.inputs = fields_.integer(key("embedding_length_per_layer_input"), 0, 1 << 16, 0);
+    if (has_streams_) return read_streams();
     config_.mixture.beside_mlp = fields_.integer(key("expert_count"), 0, 1024, 0) > 0;
   }
 
@@ -50,12 +57,16 @@ class GgufGemma4Reader {
     ModelSettings& settings = model_.settings;
     settings.attention_scale = 1;
     settings.embedding_scale = std::sqrt(static_cast<float>(config_.hidden));
-    settings.logit_cap = fields_.number(key("final_logit_softcapping"), 0, 1e6, 0);
+    settings.logit_cap = fields_.number(key("final_logit_softcapping"), 0, 1e6, has_streams_ ? 30 : 0);
     settings.rope_theta = fields_.number(key("rope.freq_base"), 1, 1e12, 1000000);
     settings.windowed_rope_theta = fields_.number(key("rope.freq_base_swa"), 1, 1e12, 10000);
-    const int full = length_of(""), windowed = length_of("_swa");
+    const int full = length_of("");
     whole("rope.dimension_count", full);
-    whole("rope.dimension_count_swa", windowed);
+    if (has_streams_) {
+      read_gate_cutoffs();
+    } else {
+      whole("rope.dimension_count_swa", length_of("_swa"));
+    }
     if (const auto kind = fields_.string(key("rope.scaling.type"), "none"); kind != "none")
       throw families::unsupported(fields_.file(), text("rope scaling of type ", quote(kind)));
     if (file_.find("rope_freqs.weight") == nullptr) return;
@@ -64,7 +75,29 @@ class GgufGemma4Reader {
   }
 
  private:
-  static std::string key(std::string_view name) { return text("gemma4.", name); }
+  std::string key(std::string_view name) const { return text(architecture_, ".", name); }
+
+  /// Reads sizes that have no key from the tensors of the first layer; the checkpoint compares those of the others.
+  void read_streams() {
+    config_.streams.count = fields_.integer(key("altup.num_inputs"), 2, most_streams, 4);
+    if (const int active = fields_.integer(key("altup.active_idx"), 0, 1 << 20, 0); active != 0)
+      throw families::unsupported(fields_.file(), text(key("altup.active_idx"), " ", active, " (slm has 0)"));
+    config_.streams.low_rank = gguf_rows(file_, "blk.0.laurel_l.weight");
+    config_.streams.scaled = file_.find("blk.0.altup_correct_scale.weight") != nullptr;
+    if (config_.shapes.inputs == 0) throw fields_.bad(key("embedding_length_per_layer_input"), "at least 1");
+    const int rows = gguf_rows(file_, "per_layer_token_embd.weight");
+    if (rows != gguf_rows(file_, "token_embd.weight")) config_.shapes.input_rows = rows;
+  }
+
+  /// The number of standard deviations above the mean that a gate must have in each layer.
+  void read_gate_cutoffs() {
+    const auto layers = static_cast<std::size_t>(config_.layers);
+    for (const double cutoff : fields_.numbers(key("activation_sparsity_scale"), layers)) {
+      if (std::isnan(cutoff) || cutoff > 40)
+        throw fields_.bad(key("activation_sparsity_scale"), "numbers of at most 40");
+      model_.settings.gate_cutoffs.push_back(static_cast<float>(cutoff));
+    }
+  }
 
   int length_of(std::string_view layers) const {
     const std::string keys = key(text("attention.key_length", layers));
@@ -105,8 +138,10 @@ class GgufGemma4Reader {
 
   const GgufFile& file_;
   const GgufFields& fields_;
+  std::string_view architecture_;
   ModelDescription& model_;
   ModelConfig& config_;
+  bool has_streams_;
 };
 
 }}}

@@ -1,4 +1,4 @@
-// ExpertTensors: the matrices of single experts in tensors that hold those of all experts of a layer.
+// StackedTensors: the matrices of single experts and streams in tensors that hold those of all of them.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,40 @@
 
 namespace slm { inline namespace v0_1 { namespace detail {
 
-/// Replaces such tensors [experts, rows, columns], and biases [experts, rows], in a map by their parts, under the names
-/// of single experts' matrices. Tensors in MXFP4 are NAME_blocks [experts, rows, columns / 32, 16] and NAME_scales
-/// [experts, rows, columns / 32]. Parts refer to the bytes of the whole. Throws checkpoint.wrong-shape.
-class ExpertTensors {
+/// Replaces such tensors [experts, rows, columns], biases [experts, rows], and tensors [streams, rows, columns] in a
+/// map by their parts, under the names of single matrices. Tensors in MXFP4 are NAME_blocks [experts, rows, columns /
+/// 32, 16] and NAME_scales [experts, rows, columns / 32]. Parts refer to the bytes of the whole. Throws
+/// checkpoint.wrong-shape.
+class StackedTensors {
  public:
   /// folder: for messages.
   void split(TensorMap& tensors, const ModelConfig& config, const TensorNames& names, const std::string& folder) {
+    split_experts(tensors, config, names, folder);
+    for (const Role role : {Role::stream_in, Role::stream_out}) {
+      const std::vector<TensorName> parts = names.weights(role);
+      const std::string whole = names.all_streams(role);
+      const auto found = parts.empty() || whole.empty() ? tensors.end() : tensors.find(whole);
+      if (found == tensors.end()) continue;
+      const Tensor& all = *found->second;
+      const auto count = static_cast<std::int64_t>(parts.size());
+      check(all, {count, parts[0].shape[0], parts[0].shape[1]}, whole, folder);
+      tensors.erase(found);
+      add_parts(tensors, all, 1, [&](std::size_t, std::size_t stream) { return parts[stream].name; });
+    }
+  }
+
+ private:
+  static void check(const Tensor& all, const std::vector<std::int64_t>& shape, std::string_view name,
+                    const std::string& folder) {
+    if (all.shape == shape) return;
+    throw Error("checkpoint.wrong-shape",
+                text("'", folder, "': tensor '", name, "' is ", shape_text(all.shape), ", the config makes it ",
+                     shape_text(shape)),
+                "Check that the config belongs to these weights");
+  }
+
+  void split_experts(TensorMap& tensors, const ModelConfig& config, const TensorNames& names,
+                     const std::string& folder) {
     const ExpertTable& table = names.experts();
     const std::int64_t hidden = config.hidden, ffn = config.mixture.ffn;
     for (int layer = 0; layer < config.layers; ++layer) {
@@ -34,15 +61,10 @@ class ExpertTensors {
         if (found == tensors.end() || found->second->shape.size() != shape.size() + 1) return;
         const Tensor& all = *found->second;
         shape.insert(shape.begin(), config.mixture.experts);
-        if (all.shape != shape) {
-          throw Error("checkpoint.wrong-shape",
-                      text("'", folder, "': tensor '", name, "' is ", shape_text(all.shape), ", the config makes it ",
-                           shape_text(shape)),
-                      "Check that the config belongs to these weights");
-        }
+        check(all, shape, name, folder);
         tensors.erase(found);
-        add_parts(tensors, all, parts, [&](std::string_view part, int expert) {
-          return names.in_layer(layer, text(of_expert(part, expert), suffix));
+        add_parts(tensors, all, parts.size(), [&](std::size_t part, std::size_t expert) {
+          return names.in_layer(layer, text(of_expert(parts[part], static_cast<int>(expert)), suffix));
         });
       };
       const auto take = [&](std::string_view whole, std::vector<std::string_view> parts, std::int64_t rows,
@@ -72,17 +94,16 @@ class ExpertTensors {
     }
   }
 
- private:
-  /// Each part has an equal number of an expert's rows.
+  /// Each of the `parts` of a matrix has an equal number of its rows.
   template <class Name>
-  void add_parts(TensorMap& tensors, const Tensor& all, const std::vector<std::string_view>& parts, Name name_of) {
-    const auto count = static_cast<std::size_t>(all.shape[0]) * parts.size();
+  void add_parts(TensorMap& tensors, const Tensor& all, std::size_t parts, Name name_of) {
+    const auto count = static_cast<std::size_t>(all.shape[0]) * parts;
     const std::size_t bytes = all.size_bytes / count;
     for (std::size_t i = 0; i < count; ++i) {
       Tensor part = all;
-      part.name = name_of(parts[i % parts.size()], static_cast<int>(i / parts.size()));
+      part.name = name_of(i % parts, i / parts);
       part.shape.erase(part.shape.begin());
-      part.shape[0] /= static_cast<std::int64_t>(parts.size());
+      part.shape[0] /= static_cast<std::int64_t>(parts);
       part.bytes += i * bytes;
       part.size_bytes = bytes;
       const Tensor& kept = parts_.emplace_back(std::move(part));
