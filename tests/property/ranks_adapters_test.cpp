@@ -56,6 +56,11 @@ TEST_CASE("adapters of every family on the CPU: any number of ranks and stages g
   check_ranks<Cpu>(demo_pair("target-int4"), {{3}, {6, 3}}, one_thread);
 }
 
+TEST_CASE("adapters of recurrent layers and of gated attention: any number of ranks and stages gives the bits of one") {
+  for (const char* name : {"lfm2", "granitehybrid", "falcon-h1-norm", "qwen35-mha"})
+    check_ranks<Cpu>(fixture(text("models/", name)), {{3}, {2, 2}, {3, 2, true}}, one_thread);
+}
+
 TEST_CASE("adapters on the reference backend: any number of ranks gives the bits of one") {
   for (const char* name : adapted_fixtures)
     check_ranks<Reference>(fixture(text("models/", name)), {{3}, {4, 2}}, [] { return Reference{}; });

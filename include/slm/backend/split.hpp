@@ -126,12 +126,12 @@ class Split {
       return matrix;
     }
     if (matrix.inputs.width > 0) {
-      pack_columns<Format>(matrix, sources, number_of(place.product, place.layer));
+      pack_columns<Format>(matrix, sources, number_of(*place.product, place.layer));
       return matrix;
     }
     const std::vector<RowRange> rows = matrix.heads.whole ? matrix.cut.of(grid.lane) : matrix.heads.rows_of(grid.lane);
-    if (place.product != AdaptedProduct::embedding)
-      state_->rows.insert_or_assign(number_of(place.product, place.layer), rows);
+    if (place.product && place.product != AdaptedProduct::embedding)
+      state_->rows.insert_or_assign(number_of(*place.product, place.layer), rows);
     if (is_head) state_->rows.insert_or_assign(number_of(AdaptedProduct::head), rows);
     std::vector<typename Format::Source> own;
     for (const RowRange& range : rows) {
@@ -200,7 +200,7 @@ class Split {
       const auto before = reads_heads ? AdaptedProduct::qkv : AdaptedProduct::gate_up;
       state_->kept[number_of(before, place.layer)] = matrix.inputs;
     } else if (place.product == AdaptedProduct::qkv || place.product == AdaptedProduct::gate_up) {
-      const RowCut& outputs = state_->kept[number_of(place.product, place.layer)];
+      const RowCut& outputs = state_->kept[number_of(*place.product, place.layer)];
       matrix.kept = outputs.width > 0;
       if (!matrix.kept || place.product == AdaptedProduct::qkv) return;
       matrix.cut = outputs;

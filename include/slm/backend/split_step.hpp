@@ -15,6 +15,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/head_cut.hpp"
 #include "slm/backend/mixture.hpp"
+#include "slm/backend/recurrence.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/shared_pages.hpp"
 #include "slm/backend/split_commands.hpp"
@@ -55,6 +56,7 @@ class SplitStep {
   SplitStep(B& device, SplitState<B, C>& state, const StepPlan& plan)
       : device_(device), state_(state), grid_(*state.grid), lock_(state.lock()), whole_(plan) {
     for (const std::byte* page : plan.pages) pages_.push_back(state.pages->own(page));
+    for (const std::byte* page : plan.states) states_.push_back(state.pages->own(page));
     take_rows(0, count_of(plan.rows));
     if (state.commands != nullptr) state.commands->send_step(plan);
   }
@@ -162,6 +164,7 @@ class SplitStep {
   requires SharesExperts<Step>
   void add_mixture(ConstRows x, Norm norm, const Mixture<Matrix<Held>, Matrix<HeldRouter>>& mixture, Rows to,
                    float factor = 1) {
+    go_to(mixture.router.stage);
     residual_ = to;
     if (!is_here()) return;
     step_->add_mixture(x, norm, mixture, to, factor, ExpertShares{shares(), grid_.lane});
@@ -179,6 +182,14 @@ class SplitStep {
     share(linear, linear.weight.cut.parts, out, [&](const auto& held, Rows mine) {
       step_->mlp(x, norm, held, activation, own_of(linear.weight.cut, divisor, divisors), mine);
     });
+  }
+
+  /// Every rank of a stage computes the whole recurrence, from its own copy of the states.
+  void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) requires RecurrentStep<Step> {
+    if (is_here()) step_->recur(projected, recurrence, state - bytes_before(whole_.states), out);
+  }
+  void gate(Rows x, ConstRows by) requires RecurrentStep<Step> {
+    if (is_here()) step_->gate(x, by);
   }
 
   void scale(Rows x, float factor) {
@@ -244,11 +255,13 @@ class SplitStep {
       sequences_.push_back(sequence);
       sequences_.back().first_row = static_cast<int>(from - first);
       sequences_.back().rows = static_cast<int>(to - from);
+      sequences_.back().first_state += static_cast<int>(from - sequence.first_row);
     }
     plan_ = whole_;
     plan_.rows = rows_;
     plan_.sequences = sequences_;
     plan_.pages = pages_;
+    plan_.states = states_;
     if (!all) plan_.outputs = {};
     step_.emplace(device_.begin(plan_));
     turn_.emplace(shares());
@@ -274,14 +287,18 @@ class SplitStep {
   /// Indices after the activation buffers.
   enum Scratch { projections = scratch_buffers, biases, divisors };
 
+  /// Bytes of a page before the layers of this rank's stage. pages: some pages of one kind.
+  std::int64_t bytes_before(std::span<std::byte* const> pages) const {
+    for (const std::byte* page : pages) {
+      if (page != nullptr && grid_.stages > 1) return static_cast<std::int64_t>(state_.pages->part_begins(page));
+    }
+    return 0;
+  }
+
   /// Offsets of a layer in this rank's part of a page.
   KvLayer own(KvLayer layer) const {
-    for (const std::byte* page : whole_.table(whole_.sequences.front(), layer.kind)) {
-      if (page == nullptr || grid_.stages == 1) continue;
-      const auto before = static_cast<std::int64_t>(state_.pages->part_begins(page));
-      return heads_.own(grid_.lane, {.kind = layer.kind, .keys = layer.keys - before, .values = layer.values - before});
-    }
-    return heads_.own(grid_.lane, layer);
+    const std::int64_t before = bytes_before(whole_.table(whole_.sequences.front(), layer.kind));
+    return heads_.own(grid_.lane, {.kind = layer.kind, .keys = layer.keys - before, .values = layer.values - before});
   }
 
   /// Whether this rank has heads; surplus ranks do not.
@@ -309,6 +326,7 @@ class SplitStep {
   /// out [rows, parts * width]: compute(linear, mine) computes this rank's outputs, mine [rows, parts * its count].
   template <class Held, class Compute>
   void share(const Linear<Matrix<Held>>& linear, int parts, Rows out, Compute compute) {
+    go_to(linear.weight.stage);
     if (!is_here()) return;
     const RowCut& cut = linear.weight.cut;
     const bool kept = linear.weight.kept;
@@ -347,7 +365,7 @@ class SplitStep {
   int exceptions_ = std::uncaught_exceptions();
   std::unique_lock<std::mutex> lock_;
   const StepPlan whole_;
-  std::vector<std::byte*> pages_;  // this rank's addresses
+  std::vector<std::byte*> pages_, states_;  // this rank's addresses
   Rows residual_ = {};
   HeadCut heads_ = {};        // of the current attention
   bool keeps_heads_ = false;  // attention outputs are not gathered
