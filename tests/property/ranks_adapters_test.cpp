@@ -61,6 +61,11 @@ TEST_CASE("adapters of recurrent layers and of gated attention: any number of ra
     check_ranks<Cpu>(fixture(text("models/", name)), {{3}, {2, 2}, {3, 2, true}}, one_thread);
 }
 
+TEST_CASE("adapters of layers of different shapes and streams: any number of ranks gives the bits of one") {
+  for (const char* name : {"gemma4-e2b", "gemma3n"})
+    check_ranks<Cpu>(fixture(text("models/", name)), {{3}, {3, 1, true}}, one_thread);
+}
+
 TEST_CASE("adapters on the reference backend: any number of ranks gives the bits of one") {
   for (const char* name : adapted_fixtures)
     check_ranks<Reference>(fixture(text("models/", name)), {{3}, {4, 2}}, [] { return Reference{}; });

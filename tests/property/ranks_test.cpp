@@ -18,11 +18,14 @@
 #include "slm/ranks/threads.hpp"
 #include "support/errors.hpp"
 #include "support/hybrid_fixtures.hpp"
+#include "support/logits_in_pieces.hpp"
 #include "support/newer_fixtures.hpp"
 #include "support/over_ranks.hpp"
 #include "support/paths.hpp"
 #include "support/quantized_checkpoint.hpp"
+#include "support/random_weights.hpp"
 #include "support/rank_texts.hpp"
+#include "support/shaped_configs.hpp"
 #include "support/temporary.hpp"
 
 using namespace slm;
@@ -132,7 +135,7 @@ TEST_CASE("a prompt in several parts through pipeline stages, and its truncation
     }
     return bits;
   };
-  for (const char* name : {"qwen3moe", "granitemoeshared", "lfm2", "qwen35", "nemotron-h-moe", "falcon-h1"}) {
+  for (const char* name : {"granitemoeshared", "lfm2", "qwen35", "nemotron-h-moe", "falcon-h1", "gemma4-moe"}) {
     const auto folder = fixture(text("models/", name));
     const Bits expected = read(load(folder, Cpu{one_thread()}));
     for (const Ranks how : {Ranks{2}, Ranks{2, 2}, Ranks{4, 2}}) {
@@ -154,15 +157,55 @@ TEST_CASE("a mixture of experts over ranks of the reference backend is refused")
         }) == "model.no-mixtures");
 }
 
-TEST_CASE("a model with layers of different shapes over ranks is refused") {
-  for (const char* name : {"models/gemma4-e2b", "models/gemma3n"}) {
-    CHECK(error_id([&] {
-            return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
-              load_here(fixture(name), LoadOptions{});
-              return Bits{};
-            });
-          }) == "model.layer-shapes");
+TEST_CASE("layers of different shapes and residual streams: any number of ranks gives the bits of one") {
+  for (const char* name : {"gemma4-e2b", "gemma3n"}) {
+    check_ranks<Cpu>(fixture(text("models/", name)), {{2}, {3}, {8}, {3, 1, true}}, one_thread, LoadOptions{});
+    check_ranks<Reference>(
+        fixture(text("models/", name)), {{2}}, [] { return Reference{}; }, LoadOptions{});
   }
+  check_ranks<Cpu>(fixture("models/gemma4-moe"), {{2}, {3}, {8}, {2, 2}, {4, 2}, {3, 3}, {3, 2, true}}, one_thread);
+}
+
+TEST_CASE("tokens beyond a table of layers' inputs have its first row on every rank") {
+  const TemporaryFolder folder;
+  Json config = gemma3n_config();
+  config["vocab_size_per_layer_input"] = 90;
+  write_random_weights(folder.path(), config, 4);
+  const auto read = [](const AnyModel& model) {
+    const auto logits = logits_in_pieces(model, {3, 89, 90, 95, 100, 0, 90, 12}, 3);
+    Bits bits;
+    bits.add(logits.data(), static_cast<std::int64_t>(logits.size()));
+    return bits;
+  };
+  const Bits expected = read(load(folder.path(), Cpu{1}));
+  CHECK(over_ranks<Cpu>(Ranks{3}, one_thread, [&](const auto& load_here) {
+          return read(load_here(folder.path(), LoadOptions{}));
+        }) == expected);
+}
+
+TEST_CASE("stages do not pass on streams, inputs of layers or keys and values, and reject models that share them") {
+  const auto load_in = [](const std::filesystem::path& folder, Ranks how) {
+    return error_id([&] {
+      over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
+        load_here(folder, LoadOptions{});
+        return Bits{};
+      });
+    });
+  };
+  for (const char* name : {"models/gemma4-e2b", "models/gemma3n"}) {
+    CHECK(load_in(fixture(name), {2, 2}) == "ranks.pipeline");
+    CHECK(load_in(fixture(name), {2}) == "no error");
+  }
+  Json config = gemma4_config(false);
+  config["hidden_size_per_layer_input"] = 0;
+  const TemporaryFolder folder;
+  write_random_weights(folder.path() / "two stages", config, 5);
+  CHECK(load_in(folder.path() / "two stages", {2, 2}) == "ranks.pipeline");
+  config.merge_patch({{"num_kv_shared_layers", 1}, {"layer_types", nullptr}});
+  config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention", "full_attention",
+                           "full_attention"};
+  write_random_weights(folder.path() / "one stage", config, 5);
+  check_ranks<Cpu>(folder.path() / "one stage", {{2, 2}, {4, 2}}, one_thread);
 }
 
 TEST_CASE("every family on the CPU: pipeline stages, of one rank or several each, give the bits of one") {

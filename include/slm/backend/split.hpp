@@ -117,6 +117,7 @@ class Split {
     matrix.in = in_features(sources.front());
     for (const auto& source : sources) matrix.out += out_features(source);
     matrix.cut = RowCut(matrix.out, grid.lanes);
+    matrix.whole = place.whole;
     const bool is_head = place.at_both_ends && grid.is_last();
     if (place.product == AdaptedProduct::qkv) matrix.heads = HeadCut(place.heads, place.norm, grid.lanes);
     if (state_->fast_reduce && place.summed) cut_by_inputs(matrix, sources, place);
@@ -129,7 +130,9 @@ class Split {
       pack_columns<Format>(matrix, sources, number_of(*place.product, place.layer));
       return matrix;
     }
-    const std::vector<RowRange> rows = matrix.heads.whole ? matrix.cut.of(grid.lane) : matrix.heads.rows_of(grid.lane);
+    const std::vector<RowRange> rows = matrix.heads.whole
+                                           ? matrix.cut.of(grid.lane)
+                                           : matrix.heads.rows_of(grid.lane, qkv_parts(matrix.out, matrix.heads.heads));
     if (place.product && place.product != AdaptedProduct::embedding)
       state_->rows.insert_or_assign(number_of(*place.product, place.layer), rows);
     if (is_head) state_->rows.insert_or_assign(number_of(AdaptedProduct::head), rows);

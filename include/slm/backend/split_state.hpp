@@ -30,6 +30,7 @@ struct SplitMatrix {
   RowCut cut = {};     // distribution over the ranks of the stage, unless divided by heads
   HeadCut heads = {};  // of queries, keys and values
   RowCut inputs = {};  // distribution of inputs if divided by inputs (sums are reduced over ranks); else width 0
+  bool whole = false;  // every rank of the stage has all rows
   bool kept = false;   // outputs are not gathered, because the next matrix is divided by these inputs
   Held held = {};      // empty on other stages, and on surplus ranks
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/expert_shares.hpp"
 #include "slm/backend/head_cut.hpp"
 #include "slm/backend/mixture.hpp"
 #include "slm/backend/recurrence.hpp"
@@ -32,12 +33,6 @@ concept FinishesQkv = requires(Step& step, View<typename B::Activation, 2> rows,
   step.finish_qkv(rows, rope, heads, layer, rows, shaping);
 };
 
-/// A step that can compute a mixture of experts from a rank's rows of each matrix, with an object that has:
-///   gather(weight, parts, mine, out)   out [rows, parts * width] = the ranks' mine [rows, parts * own], combined
-///   row_of(weight, own)                the row of the whole weight that is row `own` of the rank's
-template <class Step>
-concept SharesExperts = Step::shares_experts;
-
 namespace backend {
 
 /// Steps with many rows run in several parts, so that pipeline stages work in parallel. With one stage there is one
@@ -46,6 +41,7 @@ template <Backend B, ranks::Communicator C>
 class SplitStep {
   using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
   static_assert(FinishesQkv<Step, B>);
+  using Shares = decltype(SplitState<B, C>::shares);
   template <class Held>
   using Matrix = SplitMatrix<Held>;
 
@@ -114,7 +110,7 @@ class SplitStep {
       mlp(x, norm, linear, ActivationKind::identity, nullptr, projected);
       step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
     } else if (computes_heads()) {
-      const Linear mine{linear.weight.held, own_heads(linear.bias), linear.product};
+      const Linear mine{linear.weight.held, own_heads(linear), linear.product};
       shaping.query = shaping.of_head(shaping.query, heads_.queries_of(grid_.lane).first, heads.dim);
       shaping.key = shaping.of_head(shaping.key, heads_.kv_of(grid_.lane).first, heads.dim);
       step_->qkv(x, norm, mine, rope, heads_.of(grid_.lane), own(layer), own_heads(q), shaping);
@@ -143,22 +139,6 @@ class SplitStep {
     });
   }
 
-  /// See SharesExperts.
-  struct ExpertShares {
-    decltype(SplitState<B, C>::shares)& shares;
-    int lane;
-
-    template <class Held>
-    void gather(const Matrix<Held>& weight, int parts, ConstRows mine, Rows out) const {
-      shares.gather(weight.cut, parts, mine, out);
-    }
-    template <class Held>
-    std::int64_t row_of(const Matrix<Held>& weight, std::int64_t own) const {
-      const std::int64_t count = weight.cut.count(lane);
-      return own / count * weight.cut.width + weight.cut.first(lane) + own % count;
-    }
-  };
-
   /// Every rank chooses the experts of all rows, and computes its rows of each expert's matrices.
   template <class Held, class HeldRouter>
   requires SharesExperts<Step>
@@ -167,7 +147,7 @@ class SplitStep {
     go_to(mixture.router.stage);
     residual_ = to;
     if (!is_here()) return;
-    step_->add_mixture(x, norm, mixture, to, factor, ExpertShares{shares(), grid_.lane});
+    step_->add_mixture(x, norm, mixture, to, factor, ExpertShares<Shares>{shares(), grid_.lane});
   }
 
   template <class Held>
@@ -192,10 +172,30 @@ class SplitStep {
     if (is_here()) step_->gate(x, by);
   }
 
+  void multiply_rows(Rows x, ConstRows by) requires ShapesLayers<Step> {
+    if (is_here()) step_->multiply_rows(x, by);
+  }
+  void copy_rows(ConstRows x, Rows to) requires MixesStreams<B> {
+    if (is_here()) step_->copy_rows(x, to);
+  }
+  void match_rows(Rows x, ConstRows like) requires MixesStreams<B> {
+    if (is_here()) step_->match_rows(x, like);
+  }
+  void mix_streams(Rows streams, ConstRows weights) requires MixesStreams<B> {
+    if (is_here()) step_->mix_streams(streams, weights);
+  }
+  void correct_streams(Rows streams, ConstRows factors, ConstRows x) requires MixesStreams<B> {
+    if (is_here()) step_->correct_streams(streams, factors, x);
+  }
+  void gate_some(Rows gates, float cutoff, Activation activation, Rows out) requires MixesStreams<B> {
+    if (is_here()) step_->gate_some(gates, cutoff, activation, out);
+  }
+
   void scale(Rows x, float factor) {
     if (is_here()) step_->scale(x, factor);
   }
   void add(Rows branch, Norm norm, Rows x) {
+    residual_ = x;
     if (is_here()) step_->add(branch, norm, x);
   }
   void normalize(Rows x, Norm norm) {
@@ -309,8 +309,11 @@ class SplitStep {
   View<Number, 2> own_heads(View<Number, 2> all) const {
     return {all.data, all.extent(0), heads_.query.count(grid_.lane)};
   }
-  const float* own_heads(const float* bias) {
-    return bias == nullptr ? nullptr : shares().take_own(heads_.rows_of(grid_.lane), bias, biases);
+  template <class Held>
+  const float* own_heads(const Linear<Matrix<Held>>& linear) {
+    if (linear.bias == nullptr) return nullptr;
+    return shares().take_own(heads_.rows_of(grid_.lane, qkv_parts(linear.weight.out, heads_.heads)), linear.bias,
+                             biases);
   }
 
   auto& shares() { return state_.shares; }
@@ -329,6 +332,7 @@ class SplitStep {
     go_to(linear.weight.stage);
     if (!is_here()) return;
     const RowCut& cut = linear.weight.cut;
+    if (linear.weight.whole) return compute(Linear{linear.weight.held, linear.bias, linear.product}, out);
     const bool kept = linear.weight.kept;
     const std::int64_t own = parts * cut.count(grid_.lane);
     const Rows mine = kept ? Rows{out.data, out.extent(0), own} : shares().mine(out.extent(0), own);
@@ -375,7 +379,7 @@ class SplitStep {
   std::vector<PlanSequence> sequences_;
   StepPlan plan_;
   std::optional<Step> step_;
-  std::optional<typename decltype(SplitState<B, C>::shares)::Turn> turn_;
+  std::optional<typename Shares::Turn> turn_;
 };
 
 }  // namespace backend

@@ -216,7 +216,7 @@ struct WeightReader {
             .layer = layer,
             .layers = shape.layers,
             .at_both_ends = product == AdaptedProduct::embedding && checkpoint.settings().tied_embeddings,
-            .heads = {.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
+            .heads = {.query = shape.heads, .kv = shape.kv_heads_of(layer), .dim = shape.head_dim_of(layer)},
             .norm = shape.qk_norm,
             .summed = !norms_outputs(shape.order) && !shape.inner_norms && !of_experts && !gated};
   }
