@@ -61,9 +61,10 @@ TEST_CASE("adapters of recurrent layers and of gated attention: any number of ra
     check_ranks<Cpu>(fixture(text("models/", name)), {{3}, {2, 2}, {3, 2, true}}, one_thread);
 }
 
-TEST_CASE("adapters of layers of different shapes and streams: any number of ranks gives the bits of one") {
-  for (const char* name : {"gemma4-e2b", "gemma3n"})
+TEST_CASE("adapters of layers of different shapes, streams and latents: any number of ranks gives the bits of one") {
+  for (const char* name : {"gemma4-e2b", "gemma3n", "deepseek-v3"})
     check_ranks<Cpu>(fixture(text("models/", name)), {{3}, {3, 1, true}}, one_thread);
+  check_ranks<Cpu>(fixture("models/deepseek-v3"), {{4, 2}}, one_thread);
 }
 
 TEST_CASE("adapters on the reference backend: any number of ranks gives the bits of one") {

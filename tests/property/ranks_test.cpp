@@ -135,7 +135,8 @@ TEST_CASE("a prompt in several parts through pipeline stages, and its truncation
     }
     return bits;
   };
-  for (const char* name : {"granitemoeshared", "lfm2", "qwen35", "nemotron-h-moe", "falcon-h1", "gemma4-moe"}) {
+  for (const char* name :
+       {"granitemoeshared", "lfm2", "qwen35", "nemotron-h-moe", "falcon-h1", "gemma4-moe", "deepseek-v3"}) {
     const auto folder = fixture(text("models/", name));
     const Bits expected = read(load(folder, Cpu{one_thread()}));
     for (const Ranks how : {Ranks{2}, Ranks{2, 2}, Ranks{4, 2}}) {
@@ -206,6 +207,11 @@ TEST_CASE("stages do not pass on streams, inputs of layers or keys and values, a
                            "full_attention"};
   write_random_weights(folder.path() / "one stage", config, 5);
   check_ranks<Cpu>(folder.path() / "one stage", {{2, 2}, {4, 2}}, one_thread);
+}
+
+TEST_CASE("latent attention on the CPU: any number of ranks and stages gives the bits of one") {
+  for (const char* name : {"deepseek-v2-lite", "deepseek-v3", "glm4-moe-lite"})
+    check_ranks<Cpu>(fixture(text("models/", name)), {{2}, {3}, {8}, {2, 2}, {4, 2}, {3, 2, true}}, one_thread);
 }
 
 TEST_CASE("every family on the CPU: pipeline stages, of one rank or several each, give the bits of one") {
@@ -310,7 +316,8 @@ TEST_CASE("a text saved over ranks continues on one rank, and vice versa") {
     Sequence text = Sequence::load(file, model.pool());
     return more(model, text);
   };
-  for (const auto& folder : {demo_pair("target"), fixture("models/qwen2-long"), fixture("models/granitehybrid")}) {
+  for (const auto& folder : {demo_pair("target"), fixture("models/qwen2-long"), fixture("models/granitehybrid"),
+                             fixture("models/deepseek-v3")}) {
     for (const KvFormat format : {KvFormat::f32, KvFormat::int8}) {
       const LoadOptions options{.cache_format = format};
       const AnyModel alone = load(folder, Cpu(1), options);

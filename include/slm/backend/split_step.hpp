@@ -117,6 +117,19 @@ class SplitStep {
     }
   }
 
+  /// Finishes a product that every rank of the stage has, of all heads.
+  void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
+    heads_ = {};
+    keeps_heads_ = false;
+    if (is_here()) step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
+  }
+
+  /// The weight is whole on every rank of the stage.
+  template <class Held>
+  void multiply_heads(ConstRows x, const Matrix<Held>& weight, int heads, Rows out) requires AttendsLatents<B> {
+    if (is_here()) step_->multiply_heads(x, weight.held, heads, out);
+  }
+
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
     if (!is_here()) return;
     if (heads_.whole) return step_->attend(q, heads, own(layer), out, attention);

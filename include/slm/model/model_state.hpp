@@ -103,7 +103,7 @@ struct ModelState {
                        : shape.has_streams() ? "several residual streams"
                                              : "layers of different shapes",
                        ", which the backend ", B::name, " does not compute"),
-                  "Load it on the backend cpu without ranks");
+                  "Load it on the backend cpu");
     }
     // Another weight type or backend computes different keys and values.
     const std::string_view type = name_of(weight_type<Format>(options.weights));

@@ -114,7 +114,7 @@ class KvLayout {
                       .parts = parts_,
                       .heads = heads,
                       .norm = norm_,
-                      .whole = states};
+                      .whole = states || parts_ == 1};
     for (int l = 0; l < shape.of_layers; ++l) {
       const Place& place = layers_[static_cast<std::size_t>(l)];
       if ((states ? place.recurs : place.kind == kind) && !place.borrows) shape.layers.push_back(l);

@@ -198,11 +198,12 @@ struct WeightReader {
     return matrix;
   }
 
-  /// Packs a matrix of one source, likewise.
-  Matrix pack_step(typename Format::Source one) {
+  /// Packs a matrix of one source, likewise, whole on every rank.
+  Matrix pack_step(typename Format::Source one, int layer) {
     const typename Format::Source sources[] = {std::move(one)};
-    Matrix matrix = device.template pack<Format>(sources);
-    if constexpr (requires { matrix.in_file(); }) in_file = in_file || matrix.in_file();
+    WeightPlace place = place_of(std::nullopt, layer);
+    place.whole = true;
+    Matrix matrix = pack(sources, place);
     step_bytes += matrix.bytes();
     return matrix;
   }
@@ -210,15 +211,16 @@ struct WeightReader {
   WeightPlace place_of(std::optional<AdaptedProduct> product, int layer) const {
     const ModelConfig& shape = checkpoint.config();
     const bool of_mlp = product == AdaptedProduct::gate_up || product == AdaptedProduct::down;
-    // A gate multiplies the outputs of all heads.
-    const bool gated = shape.attention_gate && !of_mlp, of_experts = of_mlp && names.has_experts(layer);
+    // A gate multiplies the outputs of all heads; every rank computes all heads of latents.
+    const bool all_heads = (shape.attention_gate || shape.is_latent()) && !of_mlp;
+    const bool of_experts = of_mlp && names.has_experts(layer);
     return {.product = product,
             .layer = layer,
             .layers = shape.layers,
             .at_both_ends = product == AdaptedProduct::embedding && checkpoint.settings().tied_embeddings,
             .heads = {.query = shape.heads, .kv = shape.kv_heads_of(layer), .dim = shape.head_dim_of(layer)},
             .norm = shape.qk_norm,
-            .summed = !norms_outputs(shape.order) && !shape.inner_norms && !of_experts && !gated};
+            .summed = !norms_outputs(shape.order) && !shape.inner_norms && !of_experts && !all_heads};
   }
 
   /// Concatenates the tensors; empty if there are none.
