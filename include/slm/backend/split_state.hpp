@@ -14,6 +14,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/head_cut.hpp"
 #include "slm/backend/host_shares.hpp"
+#include "slm/backend/mixture.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/shared_pages.hpp"
 #include "slm/backend/split_commands.hpp"
@@ -21,9 +22,17 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
+/// Data of this rank's rows of the experts of a layer: see ExpertTableOf.
+template <class Held>
+struct SplitExperts {
+  ExpertTableOf<Held> held = {};
+  std::shared_ptr<const void> biases = {};  // of these rows
+};
+
 /// A weight [out, in] of which this rank holds some rows, or none.
 template <class Held>
 struct SplitMatrix {
+  using ExpertTable = SplitExperts<Held>;
   std::int64_t out = 0;
   std::int64_t in = 0;
   int stage = 0;       // stage that multiplies by it
