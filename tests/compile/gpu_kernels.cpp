@@ -47,8 +47,8 @@ int count_of_kernels() {
          count_of_attention<std::int8_t>() +
          count_of<Shrink, AdaptEmbedding, SelectRows, ScaleRows, AddNormedRows, NormalizeRows, GateRows, ShapeQkv,
                   ShapeRotatedQkv, RouteRows, ActivateExperts, AddExperts, Convolve, AdvanceDelta, AdvanceMamba,
-                  FinishMamba, GateBySigmoid, TakeColumns, SpreadColumns, SpreadRows, Forbid, Peak, Cut, Race,
-                  PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>,
+                  FinishMamba, GateBySigmoid, TakeColumns, SpreadColumns, SpreadExperts, SpreadRows, Forbid, Peak, Cut,
+                  Race, PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>,
                   detail::ProbeKernel>();
 }
 

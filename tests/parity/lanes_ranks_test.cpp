@@ -35,6 +35,24 @@ TEST_CASE("pipeline stages on devices give the bits of one device", "[long]") {
   check_devices<Queued64>(demo_pair("target"), {{3, 3}, {4, 2}}, answers);
 }
 
+TEST_CASE("mixtures of experts on devices give the bits of one device") {
+  check_devices<Queued32>(fixture("models/granitemoeshared"), {{2}}, answers);
+  check_devices<Queued64>(fixture("models/gpt-oss-trunc"), {{3}}, answers);
+}
+
+TEST_CASE("mixtures of experts of other kinds, and pipeline stages of them, give the bits of one device", "[long]") {
+  for (const char* name : {"qwen3moe", "qwen2moe-dense-layers", "phimoe", "nemotron-h-moe", "lfm2moe", "qwen3next"}) {
+    check_devices<Queued32>(fixture(text("models/", name)), {{3}, {2, 2}, {3, 2, true}}, answers);
+    check_devices<Queued64>(fixture(text("models/", name)), {{2}}, answers);
+  }
+}
+
+TEST_CASE("recurrent layers on devices, also of pipeline stages, give the bits of one device") {
+  check_devices<Queued32>(fixture("models/lfm2"), {{2, 2}}, answers);
+  check_devices<Queued64>(fixture("models/qwen35-text"), {{3, 1, true}}, answers);
+  check_devices<Queued64>(fixture("models/falcon-h1"), {{2}}, answers);
+}
+
 TEST_CASE("a model without a part on the first rank has the bits of one device") {
   check_devices<Queued32>(fixture("models/llama-bias"), {{2, 1, true}, {3, 1, true}, {3, 2, true}}, answers);
   check_devices<Queued64>(demo_pair("target"), {{3, 1, true}}, answers);

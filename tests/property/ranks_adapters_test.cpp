@@ -56,6 +56,17 @@ TEST_CASE("adapters of every family on the CPU: any number of ranks and stages g
   check_ranks<Cpu>(demo_pair("target-int4"), {{3}, {6, 3}}, one_thread);
 }
 
+TEST_CASE("adapters of recurrent layers and of gated attention: any number of ranks and stages gives the bits of one") {
+  for (const char* name : {"lfm2", "granitehybrid", "falcon-h1-norm", "qwen35-mha"})
+    check_ranks<Cpu>(fixture(text("models/", name)), {{3}, {2, 2}, {3, 2, true}}, one_thread);
+}
+
+TEST_CASE("adapters of layers of different shapes, streams and latents: any number of ranks gives the bits of one") {
+  for (const char* name : {"gemma4-e2b", "gemma3n", "deepseek-v3"})
+    check_ranks<Cpu>(fixture(text("models/", name)), {{3}, {3, 1, true}}, one_thread);
+  check_ranks<Cpu>(fixture("models/deepseek-v3"), {{4, 2}}, one_thread);
+}
+
 TEST_CASE("adapters on the reference backend: any number of ranks gives the bits of one") {
   for (const char* name : adapted_fixtures)
     check_ranks<Reference>(fixture(text("models/", name)), {{3}, {4, 2}}, [] { return Reference{}; });

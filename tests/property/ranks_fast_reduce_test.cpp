@@ -129,6 +129,16 @@ TEST_CASE("mixtures of experts: sums over attention's outputs are partial, those
     check_ranks(fixture(text("models/", name)), {adding(2), adding(4, 2)}, 1e-5, one_thread);
 }
 
+TEST_CASE("recurrent layers: sums over the hidden layer are partial, gated outputs of attention are whole") {
+  for (const char* name : {"lfm2", "qwen35-mha", "granitehybrid", "falcon-h1", "nemotron-h"})
+    check_ranks(fixture(text("models/", name)), {adding(2), adding(4, 2)}, 1e-5, one_thread);
+}
+
+TEST_CASE("latent attention: sums over the hidden layer are partial, outputs of attention are whole") {
+  for (const char* name : {"deepseek-v3", "glm4-moe-lite"})
+    check_ranks(fixture(text("models/", name)), {adding(2), adding(4, 2)}, 1e-5, one_thread);
+}
+
 TEST_CASE("the test detects biases added by every rank") {
   int with_biases = 0;
   for (const std::string& name : folders) {

@@ -17,11 +17,15 @@
 #include "slm/model/load.hpp"
 #include "slm/ranks/threads.hpp"
 #include "support/errors.hpp"
+#include "support/hybrid_fixtures.hpp"
+#include "support/logits_in_pieces.hpp"
 #include "support/newer_fixtures.hpp"
 #include "support/over_ranks.hpp"
 #include "support/paths.hpp"
 #include "support/quantized_checkpoint.hpp"
+#include "support/random_weights.hpp"
 #include "support/rank_texts.hpp"
+#include "support/shaped_configs.hpp"
 #include "support/temporary.hpp"
 
 using namespace slm;
@@ -41,6 +45,44 @@ void check_ranks(const std::filesystem::path& folder, std::initializer_list<Rank
     CAPTURE(folder, how.size, how.stages);
     CHECK(over_ranks<B>(how, device, [&](const auto& load_here) {
             return answers(load_here(folder, draft_options), load_here(folder, options));
+          }) == expected);
+  }
+}
+
+/// The answers of an engine whose cache is too small for its requests.
+Bits serve(const AnyModel& draft, const AnyModel& target, int new_tokens) {
+  EngineOptions options;
+  options.cache_memory = 3 * target.pool().bytes_of(100 + new_tokens);
+  Engine engine(draft, target, options);
+  std::vector<Answer> answers;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    Request request{.prompt = some_tokens(i % 3, 50 + static_cast<int>(i) * 5, target.info().vocab),
+                    .sampling = {.max_new_tokens = new_tokens, .temperature = i % 2 == 0 ? 0.0f : 0.8f, .seed = i},
+                    .logprobs = {.raw = true, .sampled = true}};
+    request.sampling.ignore_end_tokens = true;
+    answers.push_back(engine.submit(std::move(request)));
+  }
+  Bits bits;
+  while (engine.step()) {
+  }
+  for (Answer& answer : answers) {
+    while (const auto next = answer.try_next()) {
+      const double numbers[] = {static_cast<double>(next->token), next->logprob, next->sampled_logprob};
+      bits.add(numbers, 3);
+    }
+  }
+  CHECK(engine.stats().preemptions > 0);
+  return bits;
+}
+
+void check_engine(const std::filesystem::path& draft, const std::filesystem::path& target, int new_tokens,
+                  std::initializer_list<Ranks> sizes) {
+  const LoadOptions options{.cache_format = KvFormat::int8};
+  const Bits expected = serve(load(draft, Cpu(1), options), load(target, Cpu(1), options), new_tokens);
+  for (const Ranks how : sizes) {
+    CAPTURE(target, how.size, how.stages);
+    CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
+            return serve(load_here(draft, options), load_here(target, options), new_tokens);
           }) == expected);
   }
 }
@@ -70,21 +112,35 @@ TEST_CASE("mixtures of experts on the CPU: any number of ranks and stages gives 
   check_ranks<Cpu>(fixture("gguf/qwen3moe.gguf"), {{2}, {5}}, one_thread, LoadOptions{});
 }
 
-TEST_CASE("mixtures of experts: a prompt in several parts through pipeline stages has the bits of one rank") {
+TEST_CASE("recurrent layers on the CPU: any number of ranks and stages gives the bits of one") {
+  for (const std::string& name : hybrid_fixtures)
+    check_ranks<Cpu>(fixture("models/" + name), {{2}, {3}, {2, 2}, {4, 2}, {2, 1, true}}, one_thread, LoadOptions{});
+  check_ranks<Cpu>(fixture("models/lfm2"), {{8}, {6, 6}, {4, 3, true}}, one_thread);
+}
+
+TEST_CASE("a prompt in several parts through pipeline stages, and its truncation, have the bits of one rank") {
   const auto read = [](const AnyModel& model) {
     Bits bits;
-    Sequence text = model.sequence();
+    Sequence texts[] = {model.sequence(), model.sequence()};
     Batch batch;
-    batch.add(text, some_tokens(6, 200, model.info().vocab), {.result = RowResult::logits, .rows = 3});
-    model.forward(batch);
-    bits.add(batch.logits(0).data, batch.logits(0).size());
+    for (const int kept : {0, 197, 130, 20}) {  // a state of a row, one between snapshots, and none before it
+      batch.clear();
+      for (std::uint64_t i = 0; i < 2; ++i) {
+        if (kept != 0) texts[i].truncate(kept);
+        batch.add(texts[i], some_tokens(6 + i, 200 - kept, model.info().vocab),
+                  {.result = RowResult::logits, .rows = 3});
+      }
+      model.forward(batch);
+      for (int i = 0; i < 2; ++i) bits.add(batch.logits(i).data, batch.logits(i).size());
+    }
     return bits;
   };
-  for (const char* name : {"qwen3moe", "granitemoeshared"}) {
+  for (const char* name :
+       {"granitemoeshared", "lfm2", "qwen35", "nemotron-h-moe", "falcon-h1", "gemma4-moe", "deepseek-v3"}) {
     const auto folder = fixture(text("models/", name));
     const Bits expected = read(load(folder, Cpu{one_thread()}));
-    for (const Ranks how : {Ranks{2, 2}, Ranks{4, 2}}) {
-      CAPTURE(name, how.size);
+    for (const Ranks how : {Ranks{2}, Ranks{2, 2}, Ranks{4, 2}}) {
+      CAPTURE(name, how.size, how.stages);
       CHECK(over_ranks<Cpu>(how, one_thread,
                             [&](const auto& load_here) { return read(load_here(folder, LoadOptions{})); }) == expected);
     }
@@ -102,24 +158,60 @@ TEST_CASE("a mixture of experts over ranks of the reference backend is refused")
         }) == "model.no-mixtures");
 }
 
-TEST_CASE("a model with layers of different shapes over ranks is refused") {
-  for (const char* name : {"models/gemma4-e2b", "models/gemma3n"}) {
-    CHECK(error_id([&] {
-            return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
-              load_here(fixture(name), LoadOptions{});
-              return Bits{};
-            });
-          }) == "model.layer-shapes");
+TEST_CASE("layers of different shapes and residual streams: any number of ranks gives the bits of one") {
+  for (const char* name : {"gemma4-e2b", "gemma3n"}) {
+    check_ranks<Cpu>(fixture(text("models/", name)), {{2}, {3}, {8}, {3, 1, true}}, one_thread, LoadOptions{});
+    check_ranks<Reference>(
+        fixture(text("models/", name)), {{2}}, [] { return Reference{}; }, LoadOptions{});
   }
+  check_ranks<Cpu>(fixture("models/gemma4-moe"), {{2}, {3}, {8}, {2, 2}, {4, 2}, {3, 3}, {3, 2, true}}, one_thread);
 }
 
-TEST_CASE("a model with recurrent layers over ranks is refused") {
-  CHECK(error_id([&] {
-          return over_ranks<Cpu>(Ranks{2}, one_thread, [&](const auto& load_here) {
-            load_here(fixture("models/lfm2"), LoadOptions{});
-            return Bits{};
-          });
-        }) == "model.recurrent-layers");
+TEST_CASE("tokens beyond a table of layers' inputs have its first row on every rank") {
+  const TemporaryFolder folder;
+  Json config = gemma3n_config();
+  config["vocab_size_per_layer_input"] = 90;
+  write_random_weights(folder.path(), config, 4);
+  const auto read = [](const AnyModel& model) {
+    const auto logits = logits_in_pieces(model, {3, 89, 90, 95, 100, 0, 90, 12}, 3);
+    Bits bits;
+    bits.add(logits.data(), static_cast<std::int64_t>(logits.size()));
+    return bits;
+  };
+  const Bits expected = read(load(folder.path(), Cpu{1}));
+  CHECK(over_ranks<Cpu>(Ranks{3}, one_thread, [&](const auto& load_here) {
+          return read(load_here(folder.path(), LoadOptions{}));
+        }) == expected);
+}
+
+TEST_CASE("stages do not pass on streams, inputs of layers or keys and values, and reject models that share them") {
+  const auto load_in = [](const std::filesystem::path& folder, Ranks how) {
+    return error_id([&] {
+      over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
+        load_here(folder, LoadOptions{});
+        return Bits{};
+      });
+    });
+  };
+  for (const char* name : {"models/gemma4-e2b", "models/gemma3n"}) {
+    CHECK(load_in(fixture(name), {2, 2}) == "ranks.pipeline");
+    CHECK(load_in(fixture(name), {2}) == "no error");
+  }
+  Json config = gemma4_config(false);
+  config["hidden_size_per_layer_input"] = 0;
+  const TemporaryFolder folder;
+  write_random_weights(folder.path() / "two stages", config, 5);
+  CHECK(load_in(folder.path() / "two stages", {2, 2}) == "ranks.pipeline");
+  config.merge_patch({{"num_kv_shared_layers", 1}, {"layer_types", nullptr}});
+  config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention", "full_attention",
+                           "full_attention"};
+  write_random_weights(folder.path() / "one stage", config, 5);
+  check_ranks<Cpu>(folder.path() / "one stage", {{2, 2}, {4, 2}}, one_thread);
+}
+
+TEST_CASE("latent attention on the CPU: any number of ranks and stages gives the bits of one") {
+  for (const char* name : {"deepseek-v2-lite", "deepseek-v3", "glm4-moe-lite"})
+    check_ranks<Cpu>(fixture(text("models/", name)), {{2}, {3}, {8}, {2, 2}, {4, 2}, {3, 2, true}}, one_thread);
 }
 
 TEST_CASE("every family on the CPU: pipeline stages, of one rank or several each, give the bits of one") {
@@ -194,37 +286,11 @@ TEST_CASE("on every instruction set, with prompts in large steps and chunks, ran
 }
 
 TEST_CASE("an engine whose texts share, fork and lose pages gives the same answers over ranks") {
-  const auto serve = [](const AnyModel& draft, const AnyModel& target) {
-    EngineOptions options;
-    options.cache_memory = 3 * target.pool().bytes_of(250);
-    Engine engine(draft, target, options);
-    std::vector<Answer> answers;
-    for (std::uint64_t i = 0; i < 12; ++i) {
-      Request request{.prompt = some_tokens(i % 3, 50 + static_cast<int>(i) * 5, target.info().vocab),
-                      .sampling = {.max_new_tokens = 150, .temperature = i % 2 == 0 ? 0.0f : 0.8f, .seed = i},
-                      .logprobs = {.raw = true, .sampled = true}};
-      request.sampling.ignore_end_tokens = true;
-      answers.push_back(engine.submit(std::move(request)));
-    }
-    Bits bits;
-    while (engine.step()) {
-    }
-    for (Answer& answer : answers) {
-      while (const auto next = answer.try_next()) {
-        const double numbers[] = {static_cast<double>(next->token), next->logprob, next->sampled_logprob};
-        bits.add(numbers, 3);
-      }
-    }
-    CHECK(engine.stats().preemptions > 0);
-    return bits;
-  };
-  const LoadOptions options{.cache_format = KvFormat::int8};
-  const Bits expected = serve(load(demo_pair("draft"), Cpu(1), options), load(demo_pair("target"), Cpu(1), options));
-  for (const Ranks how : {Ranks{2}, Ranks{3}, Ranks{2, 2}, Ranks{4, 2}, Ranks{3, 2, true}}) {
-    CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
-            return serve(load_here(demo_pair("draft"), options), load_here(demo_pair("target"), options));
-          }) == expected);
-  }
+  check_engine(demo_pair("draft"), demo_pair("target"), 150, {{2}, {3}, {2, 2}, {4, 2}, {3, 2, true}});
+}
+
+TEST_CASE("an engine whose texts share and lose recurrent states gives the same answers over ranks") {
+  check_engine(fixture("models/qwen35"), fixture("models/lfm2"), 80, {{2}, {3, 2, true}});
 }
 
 TEST_CASE("a text saved over ranks continues on one rank, and vice versa") {
@@ -250,7 +316,8 @@ TEST_CASE("a text saved over ranks continues on one rank, and vice versa") {
     Sequence text = Sequence::load(file, model.pool());
     return more(model, text);
   };
-  for (const auto& folder : {demo_pair("target"), fixture("models/qwen2-long")}) {
+  for (const auto& folder : {demo_pair("target"), fixture("models/qwen2-long"), fixture("models/granitehybrid"),
+                             fixture("models/deepseek-v3")}) {
     for (const KvFormat format : {KvFormat::f32, KvFormat::int8}) {
       const LoadOptions options{.cache_format = format};
       const AnyModel alone = load(folder, Cpu(1), options);

@@ -56,14 +56,14 @@ struct HeadCut {
     return {.kind = layer.kind, .keys = held(layer.keys), .values = held(layer.values)};
   }
 
-  /// A rank's rows of the projection [q | k | v], ascending.
-  std::vector<RowRange> rows_of(int rank) const {
+  /// A rank's rows of a projection of the first `parts` parts of [q | k | v], ascending.
+  std::vector<RowRange> rows_of(int rank, int parts = 3) const {
     const HeadRange q = queries_of(rank), held = kv_of(rank);
     const std::int64_t keys = width(heads.query), values = keys + width(heads.kv);
     std::vector<RowRange> rows;
     if (q.count() > 0) rows.push_back({width(q.first), width(q.last)});
     for (const std::int64_t part : {keys, values}) {
-      if (held.count() > 0) rows.push_back({part + width(held.first), part + width(held.last)});
+      if (held.count() > 0 && --parts > 0) rows.push_back({part + width(held.first), part + width(held.last)});
     }
     return rows;
   }

@@ -100,23 +100,25 @@ class HostShares {
     }
   }
 
-  /// x = table rows that may be on any rank. take() reads the rows that `rows` name by `index`, less the offset, from
-  /// this rank's own. The step refers to `rows`; their values may change during the read.
+  /// x = table rows that may be on any rank; beyond the table, its first row. take() reads the rows that `rows` name by
+  /// `index`, less the offset, from this rank's own. The step refers to `rows`; their values may change during the
+  /// read.
   template <class Step, class Take>
   void look_up(Step&, const RowCut& cut, bool holds_any, std::span<PlanRow> rows, int PlanRow::*index, int offset,
                Rows x, Take take) {
-    const std::vector<PlanRow> asked(rows.begin(), rows.end());
+    const std::vector<PlanRow> before(rows.begin(), rows.end());
     const std::int64_t width = x.extent(1);
     std::vector<int> owners;
     sizes_.assign(static_cast<std::size_t>(peers_.size()), 0);
     for (PlanRow& row : rows) {
-      const RowCut::Place place = cut.find(row.*index + offset);
+      const std::int64_t asked = row.*index + offset;
+      const RowCut::Place place = cut.find(asked < cut.parts * cut.width ? asked : 0);
       row.*index = (place.rank == rank_ ? static_cast<int>(place.row) : 0) - offset;
       owners.push_back(place.rank);
       sizes_[static_cast<std::size_t>(place.rank)] += bytes_of(width);
     }
     if (holds_any) take();
-    std::copy(asked.begin(), asked.end(), rows.begin());
+    std::copy(before.begin(), before.end(), rows.begin());
     const auto count = static_cast<std::int64_t>(rows.size());
     const Rows own = mine(count, width);
     std::int64_t found = 0;

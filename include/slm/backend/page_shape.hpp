@@ -13,35 +13,36 @@
 namespace slm { inline namespace v0_1 {
 
 /// A page holds the layers with one window and one shape of heads, contiguously. Each layer has the keys of all heads,
-/// then the values.
+/// then the values. In a page of recurrent states, each layer has one part of one head: its state.
 struct KvPageShape {
   std::vector<int> layers = {};  // ascending
   int of_layers = 0;             // number of layers in the model
   std::size_t head_bytes = 0;    // bytes of the keys, or of the values, of one head
-  std::size_t parts = 2;         // keys and values; 1: they are the same rows, never on ranks
+  std::size_t parts = 2;         // keys and values; 1: they are the same rows, or a state
   Heads heads = {};
   QkNorm norm = QkNorm::none;
-  std::size_t state_bytes = 0;  // of a page of recurrent states; such a page has no keys and values
+  bool whole = false;  // every rank of a stage holds all heads
 
   std::size_t layer_bytes() const { return parts * static_cast<std::size_t>(heads.kv) * head_bytes; }
-  std::size_t bytes() const { return state_bytes + layers.size() * layer_bytes(); }
+  std::size_t bytes() const { return layers.size() * layer_bytes(); }
 
   /// A rank's part of a page: keys and values of adjacent heads in adjacent layers.
   struct Part {
     std::size_t first = 0;  // number of layers before them
     std::size_t layers = 0;
+    std::size_t parts = 0;  // of a layer
     HeadRange kv = {};
     std::size_t head_bytes = 0;
     std::size_t layer_bytes = 0;  // bytes of a layer in the whole page
 
-    std::size_t bytes() const { return 2 * layers * run_bytes(); }
+    std::size_t bytes() const { return parts * layers * run_bytes(); }
 
     /// Calls use(offset in the page, offset in the part, bytes) for each contiguous run.
     template <class Use>
     void for_each_run(Use use) const {
-      for (std::size_t half = 0; half < 2 * layers; ++half)
-        use((2 * first + half) * layer_bytes / 2 + static_cast<std::size_t>(kv.first) * head_bytes, half * run_bytes(),
-            run_bytes());
+      for (std::size_t run = 0; run < parts * layers; ++run)
+        use((parts * first + run) * (layer_bytes / parts) + static_cast<std::size_t>(kv.first) * head_bytes,
+            run * run_bytes(), run_bytes());
     }
 
    private:
@@ -59,7 +60,8 @@ struct KvPageShape {
     const std::size_t first = before(cut.first(stage));
     return {.first = first,
             .layers = before(cut.first(stage + 1)) - first,
-            .kv = HeadCut(heads, norm, lanes).kv_of(lane),
+            .parts = parts,
+            .kv = whole ? HeadRange{0, heads.kv} : HeadCut(heads, norm, lanes).kv_of(lane),
             .head_bytes = head_bytes,
             .layer_bytes = layer_bytes()};
   }

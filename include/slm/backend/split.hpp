@@ -17,6 +17,7 @@
 
 #include "slm/backend/concept.hpp"
 #include "slm/backend/head_cut.hpp"
+#include "slm/backend/mixture.hpp"
 #include "slm/backend/page_shape.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/split_commands.hpp"
@@ -117,6 +118,7 @@ class Split {
     matrix.in = in_features(sources.front());
     for (const auto& source : sources) matrix.out += out_features(source);
     matrix.cut = RowCut(matrix.out, grid.lanes);
+    matrix.whole = place.whole;
     const bool is_head = place.at_both_ends && grid.is_last();
     if (place.product == AdaptedProduct::qkv) matrix.heads = HeadCut(place.heads, place.norm, grid.lanes);
     if (state_->fast_reduce && place.summed) cut_by_inputs(matrix, sources, place);
@@ -126,12 +128,14 @@ class Split {
       return matrix;
     }
     if (matrix.inputs.width > 0) {
-      pack_columns<Format>(matrix, sources, number_of(place.product, place.layer));
+      pack_columns<Format>(matrix, sources, number_of(*place.product, place.layer));
       return matrix;
     }
-    const std::vector<RowRange> rows = matrix.heads.whole ? matrix.cut.of(grid.lane) : matrix.heads.rows_of(grid.lane);
-    if (place.product != AdaptedProduct::embedding)
-      state_->rows.insert_or_assign(number_of(place.product, place.layer), rows);
+    const std::vector<RowRange> rows = matrix.heads.whole
+                                           ? matrix.cut.of(grid.lane)
+                                           : matrix.heads.rows_of(grid.lane, qkv_parts(matrix.out, matrix.heads.heads));
+    if (place.product && place.product != AdaptedProduct::embedding)
+      state_->rows.insert_or_assign(number_of(*place.product, place.layer), rows);
     if (is_head) state_->rows.insert_or_assign(number_of(AdaptedProduct::head), rows);
     std::vector<typename Format::Source> own;
     for (const RowRange& range : rows) {
@@ -147,6 +151,36 @@ class Split {
     }
     if (!own.empty()) matrix.held = device_.template pack<Format>(own);
     return matrix;
+  }
+
+  /// This rank's rows of the experts of a layer, where kernels find them.
+  template <class Format>
+  SplitExperts<typename B::template Matrix<Format>> tabulate(std::span<const Expert<Matrix<Format>>> experts) requires
+      requires(B& device, std::span<const Expert<typename B::template Matrix<Format>>> held) {
+    device.template tabulate<Format>(held);
+  }
+  {
+    const ranks::Grid<C>& grid = *state_->grid;
+    if (experts.front().down.stage != grid.stage) return {};
+    const auto biases = std::make_shared<std::vector<Buffer<float>>>();
+    const auto own = [&](const Matrix<Format>& matrix, const float* whole) -> const float* {
+      if (whole == nullptr || matrix.held.out == 0) return nullptr;
+      biases->push_back(device_.template allocate<float>(static_cast<std::size_t>(matrix.held.out)));
+      auto* to = reinterpret_cast<std::byte*>(biases->back().data());
+      for (const RowRange& range : matrix.cut.of(grid.lane)) {
+        const std::size_t bytes = static_cast<std::size_t>(range.count()) * sizeof(float);
+        device_.copy(to, reinterpret_cast<const std::byte*>(whole + range.first), bytes);
+        to += bytes;
+      }
+      return biases->back().data();
+    };
+    std::vector<Expert<typename B::template Matrix<Format>>> held;
+    for (const auto& expert : experts)
+      held.push_back({.gate_up = expert.gate_up.held,
+                      .down = expert.down.held,
+                      .gate_up_bias = own(expert.gate_up, expert.gate_up_bias),
+                      .down_bias = own(expert.down, expert.down_bias)});
+    return {device_.template tabulate<Format>(held), biases};
   }
 
   /// Collective: places each rank's share of an adapter.
@@ -200,7 +234,7 @@ class Split {
       const auto before = reads_heads ? AdaptedProduct::qkv : AdaptedProduct::gate_up;
       state_->kept[number_of(before, place.layer)] = matrix.inputs;
     } else if (place.product == AdaptedProduct::qkv || place.product == AdaptedProduct::gate_up) {
-      const RowCut& outputs = state_->kept[number_of(place.product, place.layer)];
+      const RowCut& outputs = state_->kept[number_of(*place.product, place.layer)];
       matrix.kept = outputs.width > 0;
       if (!matrix.kept || place.product == AdaptedProduct::qkv) return;
       matrix.cut = outputs;

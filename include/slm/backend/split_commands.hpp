@@ -49,8 +49,9 @@ class SplitCommands : public std::enable_shared_from_this<SplitCommands<B, C>> {
           .put(sequence.rope)
           .put(sequence.first_page)
           .put(sequence.pages)
+          .put(sequence.first_state)
           .put(sequence.adapter == nullptr ? nullptr : sequence.adapter->memory.get());
-    message.put_all(plan.pages).put_all(plan.outputs).put(plan.format).put(plan.result);
+    message.put_all(plan.pages).put_all(plan.states).put_all(plan.outputs).put(plan.format).put(plan.result);
     team_->send_all(message);
   }
 
@@ -60,7 +61,7 @@ class SplitCommands : public std::enable_shared_from_this<SplitCommands<B, C>> {
   void send_take_pages(const std::byte* name, const KvPageShape& shape, std::size_t count) {
     Message message = of(Command::take_pages);
     message.put(name).put_all(std::span(shape.layers)).put(shape.of_layers).put(shape.head_bytes);
-    message.put(shape.heads).put(shape.norm).put(count);
+    message.put(shape.parts).put(shape.heads).put(shape.norm).put(shape.whole).put(count);
     send(message);
   }
   void send_give_pages(const std::byte* name) noexcept { send_end(Command::give_pages, name); }
@@ -103,8 +104,10 @@ class SplitCommands : public std::enable_shared_from_this<SplitCommands<B, C>> {
         message.take_all(shape.layers);
         shape.of_layers = message.take<int>();
         shape.head_bytes = message.take<std::size_t>();
+        shape.parts = message.take<std::size_t>();
         shape.heads = message.take<Heads>();
         shape.norm = message.take<QkNorm>();
+        shape.whole = message.take<bool>();
         return pages_->hold(name, std::move(shape), message.take<std::size_t>());
       }
       case Command::give_pages: return pages_->give_up(message.take<const std::byte*>());
@@ -161,18 +164,20 @@ class SplitCommands : public std::enable_shared_from_this<SplitCommands<B, C>> {
     message.take_all(rows_);
     sequences_.resize(message.take<std::uint64_t>());
     for (PlanSequence& sequence : sequences_) {
-      for (int* const number :
-           {&sequence.first_row, &sequence.rows, &sequence.rope, &sequence.first_page, &sequence.pages})
+      for (int* const number : {&sequence.first_row, &sequence.rows, &sequence.rope, &sequence.first_page,
+                                &sequence.pages, &sequence.first_state})
         *number = message.take<int>();
       const auto* const adapter = message.take<const std::byte*>();
       sequence.adapter = adapter_named(adapter);
     }
     message.take_all(named_);
+    message.take_all(states_);
     message.take_all(outputs_);
     const auto format = message.take<KvFormat>();
     take_step_({.rows = rows_,
                 .sequences = sequences_,
                 .pages = named_,
+                .states = states_,
                 .outputs = outputs_,
                 .draws = {},
                 .format = format,
@@ -188,7 +193,7 @@ class SplitCommands : public std::enable_shared_from_this<SplitCommands<B, C>> {
 
   std::vector<PlanRow> rows_;  // of the current step, like the members below
   std::vector<PlanSequence> sequences_;
-  std::vector<std::byte*> named_;
+  std::vector<std::byte*> named_, states_;
   std::vector<int> outputs_;
   std::vector<std::byte> contents_;  // contents of a page
 };

@@ -14,6 +14,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/head_cut.hpp"
 #include "slm/backend/host_shares.hpp"
+#include "slm/backend/mixture.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/shared_pages.hpp"
 #include "slm/backend/split_commands.hpp"
@@ -21,15 +22,24 @@
 
 namespace slm { inline namespace v0_1 { namespace backend {
 
+/// Data of this rank's rows of the experts of a layer: see ExpertTableOf.
+template <class Held>
+struct SplitExperts {
+  ExpertTableOf<Held> held = {};
+  std::shared_ptr<const void> biases = {};  // of these rows
+};
+
 /// A weight [out, in] of which this rank holds some rows, or none.
 template <class Held>
 struct SplitMatrix {
+  using ExpertTable = SplitExperts<Held>;
   std::int64_t out = 0;
   std::int64_t in = 0;
   int stage = 0;       // stage that multiplies by it
   RowCut cut = {};     // distribution over the ranks of the stage, unless divided by heads
   HeadCut heads = {};  // of queries, keys and values
   RowCut inputs = {};  // distribution of inputs if divided by inputs (sums are reduced over ranks); else width 0
+  bool whole = false;  // every rank of the stage has all rows
   bool kept = false;   // outputs are not gathered, because the next matrix is divided by these inputs
   Held held = {};      // empty on other stages, and on surplus ranks
 

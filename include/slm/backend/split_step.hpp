@@ -13,8 +13,10 @@
 #include <vector>
 
 #include "slm/backend/concept.hpp"
+#include "slm/backend/expert_shares.hpp"
 #include "slm/backend/head_cut.hpp"
 #include "slm/backend/mixture.hpp"
+#include "slm/backend/recurrence.hpp"
 #include "slm/backend/row_cut.hpp"
 #include "slm/backend/shared_pages.hpp"
 #include "slm/backend/split_commands.hpp"
@@ -31,12 +33,6 @@ concept FinishesQkv = requires(Step& step, View<typename B::Activation, 2> rows,
   step.finish_qkv(rows, rope, heads, layer, rows, shaping);
 };
 
-/// A step that can compute a mixture of experts from a rank's rows of each matrix, with an object that has:
-///   gather(weight, parts, mine, out)   out [rows, parts * width] = the ranks' mine [rows, parts * own], combined
-///   row_of(weight, own)                the row of the whole weight that is row `own` of the rank's
-template <class Step>
-concept SharesExperts = Step::shares_experts;
-
 namespace backend {
 
 /// Steps with many rows run in several parts, so that pipeline stages work in parallel. With one stage there is one
@@ -45,6 +41,7 @@ template <Backend B, ranks::Communicator C>
 class SplitStep {
   using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
   static_assert(FinishesQkv<Step, B>);
+  using Shares = decltype(SplitState<B, C>::shares);
   template <class Held>
   using Matrix = SplitMatrix<Held>;
 
@@ -55,6 +52,7 @@ class SplitStep {
   SplitStep(B& device, SplitState<B, C>& state, const StepPlan& plan)
       : device_(device), state_(state), grid_(*state.grid), lock_(state.lock()), whole_(plan) {
     for (const std::byte* page : plan.pages) pages_.push_back(state.pages->own(page));
+    for (const std::byte* page : plan.states) states_.push_back(state.pages->own(page));
     take_rows(0, count_of(plan.rows));
     if (state.commands != nullptr) state.commands->send_step(plan);
   }
@@ -112,11 +110,24 @@ class SplitStep {
       mlp(x, norm, linear, ActivationKind::identity, nullptr, projected);
       step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
     } else if (computes_heads()) {
-      const Linear mine{linear.weight.held, own_heads(linear.bias), linear.product};
+      const Linear mine{linear.weight.held, own_heads(linear), linear.product};
       shaping.query = shaping.of_head(shaping.query, heads_.queries_of(grid_.lane).first, heads.dim);
       shaping.key = shaping.of_head(shaping.key, heads_.kv_of(grid_.lane).first, heads.dim);
       step_->qkv(x, norm, mine, rope, heads_.of(grid_.lane), own(layer), own_heads(q), shaping);
     }
+  }
+
+  /// Finishes a product that every rank of the stage has, of all heads.
+  void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
+    heads_ = {};
+    keeps_heads_ = false;
+    if (is_here()) step_->finish_qkv(projected, rope, heads, own(layer), q, shaping);
+  }
+
+  /// The weight is whole on every rank of the stage.
+  template <class Held>
+  void multiply_heads(ConstRows x, const Matrix<Held>& weight, int heads, Rows out) requires AttendsLatents<B> {
+    if (is_here()) step_->multiply_heads(x, weight.held, heads, out);
   }
 
   void attend(ConstRows q, Heads heads, KvLayer layer, Rows out, Attention attention = {}) {
@@ -141,30 +152,15 @@ class SplitStep {
     });
   }
 
-  /// See SharesExperts.
-  struct ExpertShares {
-    decltype(SplitState<B, C>::shares)& shares;
-    int lane;
-
-    template <class Held>
-    void gather(const Matrix<Held>& weight, int parts, ConstRows mine, Rows out) const {
-      shares.gather(weight.cut, parts, mine, out);
-    }
-    template <class Held>
-    std::int64_t row_of(const Matrix<Held>& weight, std::int64_t own) const {
-      const std::int64_t count = weight.cut.count(lane);
-      return own / count * weight.cut.width + weight.cut.first(lane) + own % count;
-    }
-  };
-
   /// Every rank chooses the experts of all rows, and computes its rows of each expert's matrices.
   template <class Held, class HeldRouter>
   requires SharesExperts<Step>
   void add_mixture(ConstRows x, Norm norm, const Mixture<Matrix<Held>, Matrix<HeldRouter>>& mixture, Rows to,
                    float factor = 1) {
+    go_to(mixture.router.stage);
     residual_ = to;
     if (!is_here()) return;
-    step_->add_mixture(x, norm, mixture, to, factor, ExpertShares{shares(), grid_.lane});
+    step_->add_mixture(x, norm, mixture, to, factor, ExpertShares<Shares>{shares(), grid_.lane});
   }
 
   template <class Held>
@@ -181,10 +177,38 @@ class SplitStep {
     });
   }
 
+  /// Every rank of a stage computes the whole recurrence, from its own copy of the states.
+  void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) requires RecurrentStep<Step> {
+    if (is_here()) step_->recur(projected, recurrence, state - bytes_before(whole_.states), out);
+  }
+  void gate(Rows x, ConstRows by) requires RecurrentStep<Step> {
+    if (is_here()) step_->gate(x, by);
+  }
+
+  void multiply_rows(Rows x, ConstRows by) requires ShapesLayers<Step> {
+    if (is_here()) step_->multiply_rows(x, by);
+  }
+  void copy_rows(ConstRows x, Rows to) requires MixesStreams<B> {
+    if (is_here()) step_->copy_rows(x, to);
+  }
+  void match_rows(Rows x, ConstRows like) requires MixesStreams<B> {
+    if (is_here()) step_->match_rows(x, like);
+  }
+  void mix_streams(Rows streams, ConstRows weights) requires MixesStreams<B> {
+    if (is_here()) step_->mix_streams(streams, weights);
+  }
+  void correct_streams(Rows streams, ConstRows factors, ConstRows x) requires MixesStreams<B> {
+    if (is_here()) step_->correct_streams(streams, factors, x);
+  }
+  void gate_some(Rows gates, float cutoff, Activation activation, Rows out) requires MixesStreams<B> {
+    if (is_here()) step_->gate_some(gates, cutoff, activation, out);
+  }
+
   void scale(Rows x, float factor) {
     if (is_here()) step_->scale(x, factor);
   }
   void add(Rows branch, Norm norm, Rows x) {
+    residual_ = x;
     if (is_here()) step_->add(branch, norm, x);
   }
   void normalize(Rows x, Norm norm) {
@@ -244,11 +268,13 @@ class SplitStep {
       sequences_.push_back(sequence);
       sequences_.back().first_row = static_cast<int>(from - first);
       sequences_.back().rows = static_cast<int>(to - from);
+      sequences_.back().first_state += static_cast<int>(from - sequence.first_row);
     }
     plan_ = whole_;
     plan_.rows = rows_;
     plan_.sequences = sequences_;
     plan_.pages = pages_;
+    plan_.states = states_;
     if (!all) plan_.outputs = {};
     step_.emplace(device_.begin(plan_));
     turn_.emplace(shares());
@@ -274,14 +300,18 @@ class SplitStep {
   /// Indices after the activation buffers.
   enum Scratch { projections = scratch_buffers, biases, divisors };
 
+  /// Bytes of a page before the layers of this rank's stage. pages: some pages of one kind.
+  std::int64_t bytes_before(std::span<std::byte* const> pages) const {
+    for (const std::byte* page : pages) {
+      if (page != nullptr && grid_.stages > 1) return static_cast<std::int64_t>(state_.pages->part_begins(page));
+    }
+    return 0;
+  }
+
   /// Offsets of a layer in this rank's part of a page.
   KvLayer own(KvLayer layer) const {
-    for (const std::byte* page : whole_.table(whole_.sequences.front(), layer.kind)) {
-      if (page == nullptr || grid_.stages == 1) continue;
-      const auto before = static_cast<std::int64_t>(state_.pages->part_begins(page));
-      return heads_.own(grid_.lane, {.kind = layer.kind, .keys = layer.keys - before, .values = layer.values - before});
-    }
-    return heads_.own(grid_.lane, layer);
+    const std::int64_t before = bytes_before(whole_.table(whole_.sequences.front(), layer.kind));
+    return heads_.own(grid_.lane, {.kind = layer.kind, .keys = layer.keys - before, .values = layer.values - before});
   }
 
   /// Whether this rank has heads; surplus ranks do not.
@@ -292,8 +322,11 @@ class SplitStep {
   View<Number, 2> own_heads(View<Number, 2> all) const {
     return {all.data, all.extent(0), heads_.query.count(grid_.lane)};
   }
-  const float* own_heads(const float* bias) {
-    return bias == nullptr ? nullptr : shares().take_own(heads_.rows_of(grid_.lane), bias, biases);
+  template <class Held>
+  const float* own_heads(const Linear<Matrix<Held>>& linear) {
+    if (linear.bias == nullptr) return nullptr;
+    return shares().take_own(heads_.rows_of(grid_.lane, qkv_parts(linear.weight.out, heads_.heads)), linear.bias,
+                             biases);
   }
 
   auto& shares() { return state_.shares; }
@@ -309,8 +342,10 @@ class SplitStep {
   /// out [rows, parts * width]: compute(linear, mine) computes this rank's outputs, mine [rows, parts * its count].
   template <class Held, class Compute>
   void share(const Linear<Matrix<Held>>& linear, int parts, Rows out, Compute compute) {
+    go_to(linear.weight.stage);
     if (!is_here()) return;
     const RowCut& cut = linear.weight.cut;
+    if (linear.weight.whole) return compute(Linear{linear.weight.held, linear.bias, linear.product}, out);
     const bool kept = linear.weight.kept;
     const std::int64_t own = parts * cut.count(grid_.lane);
     const Rows mine = kept ? Rows{out.data, out.extent(0), own} : shares().mine(out.extent(0), own);
@@ -347,7 +382,7 @@ class SplitStep {
   int exceptions_ = std::uncaught_exceptions();
   std::unique_lock<std::mutex> lock_;
   const StepPlan whole_;
-  std::vector<std::byte*> pages_;  // this rank's addresses
+  std::vector<std::byte*> pages_, states_;  // this rank's addresses
   Rows residual_ = {};
   HeadCut heads_ = {};        // of the current attention
   bool keeps_heads_ = false;  // attention outputs are not gathered
@@ -357,7 +392,7 @@ class SplitStep {
   std::vector<PlanSequence> sequences_;
   StepPlan plan_;
   std::optional<Step> step_;
-  std::optional<typename decltype(SplitState<B, C>::shares)::Turn> turn_;
+  std::optional<typename Shares::Turn> turn_;
 };
 
 }  // namespace backend

@@ -1,6 +1,7 @@
 // WeightPlace: the role of a matrix in a model, for backends that hold only some layers.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "slm/backend/concept.hpp"
@@ -11,7 +12,8 @@
 namespace slm { inline namespace v0_1 {
 
 struct WeightPlace {
-  AdaptedProduct product = AdaptedProduct::embedding;  // the product of the matrix
+  /// The product of the matrix; none: one of a layer that adapters do not change.
+  std::optional<AdaptedProduct> product = AdaptedProduct::embedding;
   int layer = 0;
   int layers = 1;             // number of layers of the model
   bool at_both_ends = false;  // an embedding that is also the head
@@ -22,7 +24,7 @@ struct WeightPlace {
 
   /// The pipeline stage that uses the matrix.
   int stage(int stages) const {
-    switch (product) {
+    switch (product.value_or(AdaptedProduct::gate_up)) {
       case AdaptedProduct::embedding:
       case AdaptedProduct::project_in: return 0;
       case AdaptedProduct::project_out:

@@ -84,9 +84,9 @@ ExpertWeights<Format, B> read_experts(Reader& reader, int layer) {
 template <class Format, class Reader>
 void read_gate(Reader& reader, typename Reader::Layer& layer) {
   const ModelConfig& shape = reader.checkpoint.config();
-  std::vector<typename Format::Source> gate{
+  const std::vector<typename Format::Source> gate{
       reader.source(reader.names.weights(Role::qkv, layer.index).front(), rows_of_gated(shape, true))};
-  layer.attention_gate = reader.device.template pack<Format>(gate);
+  layer.attention_gate = reader.pack(gate, reader.place_of(AdaptedProduct::attention_gate, layer.index));
   reader.step_bytes += layer.attention_gate.bytes();
   const auto biases = reader.names.biases(Role::qkv, layer.index);
   if (biases.empty()) return;

@@ -102,11 +102,11 @@ LatentWeights<Format, B> read_latent(Reader& reader, int layer) {
   weights.norm = reader.vector(names.weights(Role::latent_norm, layer));
   const std::vector<TensorName> heads = names.weights(Role::latent_heads, layer);
   if (heads.size() == 1) {
-    weights.keys = reader.pack_step(reader.as_source(transposed_keys(reader.stored(heads[0]), shape)));
-    weights.values = reader.pack_step(reader.source(heads[0], rows_of_latent_values(shape)));
+    weights.keys = reader.pack_step(reader.as_source(transposed_keys(reader.stored(heads[0]), shape)), layer);
+    weights.values = reader.pack_step(reader.source(heads[0], rows_of_latent_values(shape)), layer);
   } else {
-    weights.keys = reader.pack_step(reader.as_source(stacked_heads(reader.checkpoint, heads[0])));
-    weights.values = reader.pack_step(reader.as_source(stacked_heads(reader.checkpoint, heads[1])));
+    weights.keys = reader.pack_step(reader.as_source(stacked_heads(reader.checkpoint, heads[0])), layer);
+    weights.values = reader.pack_step(reader.as_source(stacked_heads(reader.checkpoint, heads[1])), layer);
   }
   return weights;
 }

@@ -94,16 +94,16 @@ struct ModelState {
                     "Load it on the backend cpu");
       }
     }
-    if constexpr (!ShapesLayers<decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))>) {
-      if (const ModelConfig& shape = checkpoint->config(); !shape.is_uniform() || shape.is_latent()) {
-        throw Error("model.layer-shapes",
-                    text("'", checkpoint->folder().string(), "' has ",
-                         shape.is_latent()     ? "latent attention"
-                         : shape.has_streams() ? "several residual streams"
-                                               : "layers of different shapes",
-                         ", which the backend ", B::name, " does not compute"),
-                    "Load it on the backend cpu without ranks");
-      }
+    constexpr bool shapes = ShapesLayers<decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))>;
+    const ModelConfig& shape = checkpoint->config();
+    if ((!shapes && !shape.is_uniform()) || (!AttendsLatents<B> && shape.is_latent())) {
+      throw Error("model.layer-shapes",
+                  text("'", checkpoint->folder().string(), "' has ",
+                       shape.is_latent()     ? "latent attention"
+                       : shape.has_streams() ? "several residual streams"
+                                             : "layers of different shapes",
+                       ", which the backend ", B::name, " does not compute"),
+                  "Load it on the backend cpu");
     }
     // Another weight type or backend computes different keys and values.
     const std::string_view type = name_of(weight_type<Format>(options.weights));

@@ -54,8 +54,12 @@ class KvLayout {
         layers_.back().borrows = true;
         continue;
       }
-      Place place{.kind = -1, .index = 0, .state = static_cast<std::int64_t>(state_bytes_), .borrows = false};
-      if (shape.has_mixer(l)) {
+      Place place{.kind = -1,
+                  .index = 0,
+                  .state = static_cast<std::int64_t>(state_bytes_),
+                  .recurs = shape.has_mixer(l),
+                  .borrows = false};
+      if (place.recurs) {
         const auto bytes = static_cast<std::size_t>(shape.mixer.state_floats()) * sizeof(float);
         state_bytes_ += (bytes + 63) / 64 * 64;  // a multiple of a cache line
       }
@@ -104,15 +108,21 @@ class KvLayout {
   }
   KvPageShape page_shape(int kind) const {
     const Heads& heads = kinds_[static_cast<std::size_t>(kind)].heads;
+    const bool states = kind == state_kind_;
     KvPageShape shape{.of_layers = static_cast<int>(layers_.size()),
                       .head_bytes = static_cast<std::size_t>(kv_head_bytes(format_, heads.dim)),
                       .parts = parts_,
                       .heads = heads,
                       .norm = norm_,
-                      .state_bytes = kind == state_kind_ ? state_bytes_ : 0};
+                      .whole = states || parts_ == 1};
     for (int l = 0; l < shape.of_layers; ++l) {
       const Place& place = layers_[static_cast<std::size_t>(l)];
-      if (place.kind == kind && !place.borrows) shape.layers.push_back(l);
+      if ((states ? place.recurs : place.kind == kind) && !place.borrows) shape.layers.push_back(l);
+    }
+    if (states) {
+      shape.parts = 1;
+      shape.heads = {.kv = 1};
+      shape.head_bytes = state_bytes_ / shape.layers.size();
     }
     return shape;
   }
@@ -149,6 +159,7 @@ class KvLayout {
   struct Place {
     int kind, index;     // the layer's index among the layers of its kind; kind -1: no attention
     std::int64_t state;  // offset of its state
+    bool recurs;         // has a state
     bool borrows;        // the place is another layer's
   };
 

@@ -103,18 +103,39 @@ class RankGroup {
   }
 
   void check(const std::filesystem::path& folder, const Sharing& sharing) const {
-    const int ranks = team_->ranks().size() - sharing.first_only_controls, layers = Checkpoint(folder).config().layers;
+    const Checkpoint checkpoint(folder);
+    const int ranks = team_->ranks().size() - sharing.first_only_controls, layers = checkpoint.config().layers;
     if (ranks < 1 || sharing.stages < 1 || ranks % sharing.stages != 0 || sharing.stages > layers) {
       throw Error("ranks.pipeline",
                   text("'", folder.string(), "' with ", layers, " layers cannot form ", sharing.stages, " stages of ",
                        ranks, " ranks"),
                   "Use a number of stages that divides the number of ranks and is at most the number of layers");
     }
+    if (const std::string_view shared = shared_by_stages(checkpoint, sharing.stages); !shared.empty()) {
+      throw Error("ranks.pipeline",
+                  text("'", folder.string(), "' has ", shared, ", so it cannot form ", sharing.stages, " stages"),
+                  "Use one stage, whose ranks split every layer");
+    }
     if (!sharing.fast_reduce || (ranks > sharing.stages && !B::own_memory)) return;
     throw Error("ranks.fast-reduce",
                 text("'", folder.string(), "' cannot use fast_reduce: ",
                      B::own_memory ? "GPUs do not support it" : "each stage has only one rank"),
                 "Give each stage several CPU ranks, or omit fast_reduce (--fast-reduce)");
+  }
+
+  /// Names data besides the residual stream that layers of several stages share; empty: none.
+  static std::string_view shared_by_stages(const Checkpoint& checkpoint, int stages) {
+    const ModelConfig& shape = checkpoint.config();
+    if (stages == 1) return {};
+    if (shape.has_streams()) return "several residual streams";
+    if (shape.shapes.inputs != 0) return "own inputs of layers";
+    const LayerCut cut{shape.layers, stages};
+    for (int layer = 0; layer < shape.layers; ++layer) {
+      const int source = kv_layer_of(shape, checkpoint.settings(), layer);
+      if (source >= 0 && cut.stage_of(source) != cut.stage_of(layer))
+        return "layers that read the keys and values of another stage";
+    }
+    return {};
   }
 
   /// A collective call: all ranks call it at the same time.

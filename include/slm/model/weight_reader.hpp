@@ -124,9 +124,14 @@ struct WeightReader {
     std::vector<typename Format::Source> sources;
     for (const TensorName& weight : weights)
       sources.push_back(source(weight, detail::stored_rows(checkpoint, role, sources.size())));
+    return pack(sources, place_of(detail::adapted_product(role), layer));
+  }
+
+  /// Packs these sources as one matrix.
+  Matrix pack(std::span<const typename Format::Source> sources, [[maybe_unused]] const WeightPlace& place) {
     Matrix matrix = [&] {
       if constexpr (PacksByPlace<B, Format>) {
-        return device.template pack<Format>(sources, place_of(role, layer));
+        return device.template pack<Format>(sources, place);
       } else {
         return device.template pack<Format>(sources);
       }
@@ -141,7 +146,7 @@ struct WeightReader {
     const Tensor tensors[] = {checkpoint.tensor(weight.name, weight.shape)};
     auto matrix = [&] {
       if constexpr (PacksByPlace<B, Fp32>) {
-        WeightPlace place = place_of(Role::gate_up, layer);
+        WeightPlace place = place_of(std::nullopt, layer);
         place.whole = true;
         return device.template pack<Fp32>(tensors, place);
       } else {
@@ -193,13 +198,29 @@ struct WeightReader {
     return matrix;
   }
 
-  /// Packs a matrix of one source, likewise.
-  Matrix pack_step(typename Format::Source one) {
+  /// Packs a matrix of one source, likewise, whole on every rank.
+  Matrix pack_step(typename Format::Source one, int layer) {
     const typename Format::Source sources[] = {std::move(one)};
-    Matrix matrix = device.template pack<Format>(sources);
-    if constexpr (requires { matrix.in_file(); }) in_file = in_file || matrix.in_file();
+    WeightPlace place = place_of(std::nullopt, layer);
+    place.whole = true;
+    Matrix matrix = pack(sources, place);
     step_bytes += matrix.bytes();
     return matrix;
+  }
+
+  WeightPlace place_of(std::optional<AdaptedProduct> product, int layer) const {
+    const ModelConfig& shape = checkpoint.config();
+    const bool of_mlp = product == AdaptedProduct::gate_up || product == AdaptedProduct::down;
+    // A gate multiplies the outputs of all heads; every rank computes all heads of latents.
+    const bool all_heads = (shape.attention_gate || shape.is_latent()) && !of_mlp;
+    const bool of_experts = of_mlp && names.has_experts(layer);
+    return {.product = product,
+            .layer = layer,
+            .layers = shape.layers,
+            .at_both_ends = product == AdaptedProduct::embedding && checkpoint.settings().tied_embeddings,
+            .heads = {.query = shape.heads, .kv = shape.kv_heads_of(layer), .dim = shape.head_dim_of(layer)},
+            .norm = shape.qk_norm,
+            .summed = !norms_outputs(shape.order) && !shape.inner_norms && !of_experts && !all_heads};
   }
 
   /// Concatenates the tensors; empty if there are none.
@@ -297,19 +318,6 @@ struct WeightReader {
     if (!settings.activations.empty()) return settings.activations[static_cast<std::size_t>(layer)];
     const std::vector<float> stored = floats(names.weights(Role::activation, layer));
     return stored_xielu(stored.at(0), stored.at(1), stored.at(2), stored.at(3));
-  }
-
-  WeightPlace place_of(Role role, int layer) const {
-    const ModelConfig& shape = checkpoint.config();
-    const bool of_experts = names.has_experts(layer) && (role == Role::gate_up || role == Role::down);
-    return {.product =
-                detail::adapted_product(role).value_or(AdaptedProduct::embedding),  // its step also looks up positions
-            .layer = layer,
-            .layers = shape.layers,
-            .at_both_ends = role == Role::embedding && checkpoint.settings().tied_embeddings,
-            .heads = {.query = shape.heads, .kv = shape.kv_heads, .dim = shape.head_dim},
-            .norm = shape.qk_norm,
-            .summed = !norms_outputs(shape.order) && !shape.inner_norms && !of_experts};
   }
 
   /// Orders the rows of a fused matrix as q, k, v.

@@ -208,13 +208,15 @@ TEST_CASE("every head has a rank with its keys and values, and ranks have simila
         for (int h = q.first; h < q.last; ++h)  // as an operation finds them
           wrong += own.query % own.kv != 0 || keys.first + (h - q.first) / (own.query / own.kv) != h / group;
         for (int h = keys.first; h < keys.last; ++h) ++held[static_cast<std::size_t>(h)];
-        std::int64_t rows = 0, behind = 0;
-        for (const RowRange& range : cut.rows_of(rank)) {
-          wrong += range.first < behind || range.count() <= 0;
-          behind = range.last;
-          rows += range.count();
+        for (const int parts : {1, 2, 3}) {
+          std::int64_t rows = 0, behind = 0;
+          for (const RowRange& range : cut.rows_of(rank, parts)) {
+            wrong += range.first < behind || range.count() <= 0 || range.last > 10 * (query + (parts - 1) * kv);
+            behind = range.last;
+            rows += range.count();
+          }
+          wrong += rows != 10 * (own.query + (parts - 1) * own.kv);
         }
-        wrong += rows != 10 * (own.query + 2 * own.kv);
         most = std::max(most, own.query);
         if (own.query > 0) least = std::min(least, own.query);
       }

@@ -78,6 +78,43 @@ std::vector<float> of_stages(int groups) {
   return found;
 }
 
+/// Pages of this shape can be written, copied and read over ranks, and each rank has its part.
+void check_pages(const KvPageShape& shape) {
+  std::vector<std::byte> contents(shape.bytes());
+  for (std::size_t i = 0; i < contents.size(); ++i) contents[i] = static_cast<std::byte>(i % 251);
+  for (const auto& [size, stages] : {std::pair{6, 3}, {6, 1}, {10, 1}, {12, 1}, {3, 3}, {2, 1}}) {
+    run_threads(size, [&, stages = stages](const Threads& ranks) {
+      const auto grid = std::make_shared<const Grid<Threads>>(ranks, stages);
+      SharedPages<Reference, Threads> pages(Reference{}, grid);
+      const auto bytes = static_cast<std::ptrdiff_t>(shape.bytes());
+      std::byte* const first = pages.new_name(3 * shape.bytes());
+      std::byte* const other = pages.new_name(shape.bytes());
+      pages.hold(first, shape, 3);
+      pages.hold(other, shape, 1);
+      if (other < first + 3 * bytes) throw Error("names overlap");
+      pages.write(first + bytes, contents.data());
+      pages.copy(first + 2 * bytes, first + bytes);
+      pages.copy(other, first + 2 * bytes);
+      std::vector<std::byte> read(contents.size());
+      pages.read(read.data(), other);
+      if (read != contents) throw Error("other contents");
+      pages.read(read.data(), first);
+      if (read == contents) throw Error("an unwritten page has these contents");
+      const KvPageShape::Part part = shape.part_of(grid->stage, stages, grid->lane, grid->lanes);
+      if (pages.part_begins(first) != part.first * shape.layer_bytes()) throw Error("another part");
+      const std::byte* const own = pages.own(first + bytes);
+      if ((own == nullptr) != (part.bytes() == 0)) throw Error("a part of nothing");
+      part.for_each_run([&](std::size_t whole, std::size_t begin, std::size_t count) {
+        if (count > 0 && std::memcmp(own + begin, contents.data() + whole, count) != 0) throw Error("others' part");
+      });
+      if (pages.own(nullptr) != nullptr) throw Error("a page that is not there");
+      if (error_id([&] { pages.own(first + 3 * bytes); }) != "ranks.out-of-step") throw Error("a page too many");
+      pages.give_up(other);
+      if (error_id([&] { pages.own(other); }) != "ranks.out-of-step") throw Error("a page that was given up");
+    });
+  }
+}
+
 }  // namespace
 
 TEST_CASE("every layer has one stage, and the numbers of layers differ by at most one") {
@@ -136,39 +173,25 @@ TEST_CASE("ranks hold their own layers and heads of a page, and together a whole
       CHECK(std::count(holders.begin(), holders.end(), expected) == static_cast<std::ptrdiff_t>(holders.size()));
     }
   }
-  std::vector<std::byte> contents(shape.bytes());
-  for (std::size_t i = 0; i < contents.size(); ++i) contents[i] = static_cast<std::byte>(i % 251);
-  for (const auto& [size, stages] : {std::pair{6, 3}, {6, 1}, {10, 1}, {12, 1}, {3, 3}, {2, 1}}) {
-    run_threads(size, [&, stages = stages](const Threads& ranks) {
-      const auto grid = std::make_shared<const Grid<Threads>>(ranks, stages);
-      SharedPages<Reference, Threads> pages(Reference{}, grid);
-      const auto bytes = static_cast<std::ptrdiff_t>(shape.bytes());
-      std::byte* const first = pages.new_name(3 * shape.bytes());
-      std::byte* const other = pages.new_name(shape.bytes());
-      pages.hold(first, shape, 3);
-      pages.hold(other, shape, 1);
-      if (other < first + 3 * bytes) throw Error("names overlap");
-      pages.write(first + bytes, contents.data());
-      pages.copy(first + 2 * bytes, first + bytes);
-      pages.copy(other, first + 2 * bytes);
-      std::vector<std::byte> read(contents.size());
-      pages.read(read.data(), other);
-      if (read != contents) throw Error("other contents");
-      pages.read(read.data(), first);
-      if (read == contents) throw Error("an unwritten page has these contents");
-      const KvPageShape::Part part = shape.part_of(grid->stage, stages, grid->lane, grid->lanes);
-      if (pages.part_begins(first) != part.first * shape.layer_bytes()) throw Error("another part");
-      const std::byte* const own = pages.own(first + bytes);
-      if ((own == nullptr) != (part.bytes() == 0)) throw Error("a part of nothing");
-      part.for_each_run([&](std::size_t whole, std::size_t begin, std::size_t count) {
-        if (count > 0 && std::memcmp(own + begin, contents.data() + whole, count) != 0) throw Error("others' part");
-      });
-      if (pages.own(nullptr) != nullptr) throw Error("a page that is not there");
-      if (error_id([&] { pages.own(first + 3 * bytes); }) != "ranks.out-of-step") throw Error("a page too many");
-      pages.give_up(other);
-      if (error_id([&] { pages.own(other); }) != "ranks.out-of-step") throw Error("a page that was given up");
-    });
+  check_pages(shape);
+}
+
+TEST_CASE("every rank of a stage holds the whole recurrent states of its layers") {
+  const KvPageShape shape{.layers = {0, 1, 4, 5},
+                          .of_layers = 7,
+                          .head_bytes = 640,
+                          .parts = 1,
+                          .heads = {.query = 0, .kv = 1, .dim = 0},
+                          .whole = true};
+  REQUIRE(shape.bytes() == 4 * 640);
+  for (const auto& [stages, expected] :
+       {std::pair{1, std::vector{4u}}, {2, {2u, 2u}}, {3, {2u, 1u, 1u}}, {7, {1u, 1u, 0u, 0u, 1u, 1u, 0u}}}) {
+    for (int stage = 0; stage < stages; ++stage) {
+      for (int lane = 0; lane < 3; ++lane)
+        CHECK(shape.part_of(stage, stages, lane, 3).bytes() == expected[static_cast<std::size_t>(stage)] * 640);
+    }
   }
+  check_pages(shape);
 }
 
 TEST_CASE("a stage holds only the weights of its layers") {

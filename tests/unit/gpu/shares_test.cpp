@@ -2,7 +2,9 @@
 // rank that holds it, for any sizes.
 #include "slm/backend/gpu/kernels/shares.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -69,6 +71,35 @@ bool spreads_halves(std::int64_t width, int ranks, int rows) {
   return again == whole;
 }
 
+/// Results of experts, of which the last one of each row is of another width.
+template <class Runtime>
+bool spreads_experts(std::int64_t width, std::int64_t shared_width, int ranks) {
+  Runtime runtime;
+  auto stream = runtime.make_stream();
+  constexpr int of_row = 3, places = 4 * of_row;
+  const gpu::ExpertCuts cuts{
+      .cut = {width, ranks}, .shared = {shared_width, ranks}, .of_row = of_row, .chosen_count = of_row - 1};
+  const std::int64_t stride = std::max(width, shared_width) + 1;
+  const std::vector<float> whole = counted(places * stride, 1);
+  std::vector<float> all, again(whole.size(), -1.0f), expected(whole.size(), -1.0f);
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (std::int64_t place = 0; place < places; ++place) {
+      const std::size_t end = all.size() + static_cast<std::size_t>(cuts.columns(rank));
+      for (const RowRange& range : cuts.of(place).of(rank)) {
+        for (std::int64_t i = range.first; i < range.last; ++i) {
+          const auto at = static_cast<std::size_t>(place * stride + i);
+          all.push_back(expected[at] = whole[at]);
+        }
+      }
+      if (all.size() > end) return false;
+      all.resize(end, -2.0f);
+    }
+  }
+  runtime.template launch<gpu::SpreadExperts>({in(all), out(again), cuts, places, static_cast<int>(stride)}, stream);
+  return again == expected && std::count(expected.begin(), expected.end(), -1.0f) ==
+                                  4 * (of_row * stride - (of_row - 1) * width - shared_width);
+}
+
 /// A table of `count` rows split over ranks; the rows of a step are looked up by token and by position.
 template <class Runtime>
 int wrong_rows(std::int64_t count, int ranks, bool by_position) {
@@ -115,6 +146,8 @@ TEMPLATE_TEST_CASE("columns and rows come from the ranks that hold them", "", ba
       CAPTURE(ranks, width);
       CHECK(wrong_columns<TestType>(width, ranks, width > 1000 ? 2 : 5) == 0);
       CHECK(spreads_halves<TestType>(width, ranks, 2));
+      CHECK(spreads_experts<TestType>(width, 2 * width, ranks));
+      CHECK(spreads_experts<TestType>(width, 40, ranks));
       for (const bool by_position : {false, true}) CHECK(wrong_rows<TestType>(width, ranks, by_position) == 0);
     }
   }

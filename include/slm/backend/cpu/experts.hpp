@@ -11,28 +11,11 @@
 #include <type_traits>
 
 #include "slm/backend/cpu/adapted_products.hpp"
+#include "slm/backend/expert_shares.hpp"
 #include "slm/backend/mixture.hpp"
 #include "slm/core/rounded_math.hpp"
 
 namespace slm { inline namespace v0_1 { namespace backend::cpu {
-
-/// The rows of a weight in this process: all, or those of a rank.
-template <class Weight>
-const auto& held_of(const Weight& weight) {
-  if constexpr (requires { weight.held; }) {
-    return weight.held;
-  } else {
-    return weight;
-  }
-}
-
-/// The experts' matrices are in this process.
-struct WholeExperts {
-  template <class Weight>
-  static std::int64_t row_of(const Weight&, std::int64_t row) {
-    return row;
-  }
-};
 
 class ExpertProducts : protected AdaptedProducts {
  public:

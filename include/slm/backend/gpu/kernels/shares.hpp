@@ -73,6 +73,43 @@ struct SpreadColumns {
   }
 };
 
+/// How ranks divide the outputs of the matrices of experts, whose results have places: see ExpertRows.
+struct ExpertCuts {
+  RowCut cut, shared;        // of an expert chosen by the router, and of the shared one
+  int of_row, chosen_count;  // places of a row, and those of experts chosen by the router
+
+  SLM_DEVICE const RowCut& of(std::int64_t place) const { return place % of_row < chosen_count ? cut : shared; }
+  /// Columns of a rank's results, which suffice for every place.
+  SLM_DEVICE std::int64_t columns(int rank) const {
+    const std::int64_t chosen = cut.parts * cut.count(rank), others = shared.parts * shared.count(rank);
+    return chosen > others ? chosen : others;
+  }
+};
+
+/// out = the ranks' columns of the results of experts, combined
+struct SpreadExperts {
+  struct Args {
+    Memory<const float> all;  // per rank [places, columns(rank)]
+    Memory<float> out;        // [places, stride]
+    ExpertCuts cuts;
+    int places, stride;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) { return {.x = args.places, .y = args.cuts.cut.ranks, .threads = 256}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const int rank = lane.block_y();
+    const std::int64_t place = lane.block_x();
+    const RowCut& cut = args.cuts.of(place);
+    std::int64_t share = place * args.cuts.columns(rank);  // offset of this rank's results
+    for (int before = 0; before < rank; ++before) share += args.places * args.cuts.columns(before);
+    const std::int64_t first = cut.first(rank), own = cut.count(rank), to = place * args.stride;
+    for (std::int64_t i = lane.thread(); i < cut.parts * own; i += lane.threads())
+      args.out[to + i / own * cut.width + first + i % own] = args.all[share + i];
+  }
+};
+
 /// x = rows of a table; one rank has read each of them: see Embed.
 struct SpreadRows {
   struct Args {

@@ -98,6 +98,27 @@ class DeviceShares {
         {.all = memory(all), .out = memory(out), .cut = cut, .parts = parts, .rows = static_cast<int>(rows)});
   }
 
+  /// out [places, stride] = the results of the experts of all places: compute(mine [places, columns]) computes this
+  /// rank's.
+  template <class Compute>
+  void gather_experts(const ExpertCuts& cuts, Rows out, Compute compute) {
+    const std::int64_t places = out.extent(0);
+    std::int64_t width = 0;
+    sizes_.clear();
+    for (int r = 0; r < peers_.size(); ++r) {
+      width += cuts.columns(r);
+      sizes_.push_back(bytes_of(places * cuts.columns(r)));
+    }
+    const Rows own = mine(places, cuts.columns(rank_));
+    if (own.size() > 0) compute(own);
+    const Rows all = gathered(own, places, width);
+    launch<SpreadExperts>({.all = memory(all),
+                           .out = memory(out),
+                           .cuts = cuts,
+                           .places = static_cast<int>(places),
+                           .stride = static_cast<int>(out.extent(1))});
+  }
+
   /// Each rank reads its own rows and contributes as many rows as the step has, since the row's owner is known on the
   /// device only.
   template <class Step, class Take>

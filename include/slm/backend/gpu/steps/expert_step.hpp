@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "slm/backend/expert_shares.hpp"
 #include "slm/backend/gpu/kernels/expert_product.hpp"
 #include "slm/backend/gpu/kernels/experts.hpp"
+#include "slm/backend/gpu/kernels/shares.hpp"
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
 #include "slm/backend/mixture.hpp"
 #include "slm/core/view.hpp"
@@ -81,13 +84,13 @@ struct ExpertMemory {
 };
 
 /// Multiplies the rows of each group by a matrix of its expert.
-template <class State, class Matrix, class Matrices, class MatrixOf>
-void multiply_experts(State& state, const Mixture<Matrix, typename State::Router>& mixture, const Matrices& matrices,
+template <class State, class Matrix, class Router, class Matrices, class MatrixOf>
+void multiply_experts(State& state, const Mixture<Matrix, Router>& mixture, const Matrices& matrices,
                       MatrixOf matrix_of, ExpertProductArgs args) {
   args.experts = matrices.memory();
   args.layout = 0;
   for (const std::size_t expert : matrices.first_of_layouts()) {
-    const Matrix& first = matrix_of(mixture.experts[expert]);
+    const auto& first = held_of(matrix_of(mixture.experts[expert]));
     args.weight = first.tiles();
     args.weight.words = {};
     first.visit([&]<class Format>(Format) {
@@ -102,10 +105,31 @@ void multiply_experts(State& state, const Mixture<Matrix, typename State::Router
   }
 }
 
-/// to += factor * mixture(norm(x)), after the products of the router and the shared expert's gate.
-template <class State, class Matrix>
-void run_experts(State& state, const Mixture<Matrix, typename State::Router>& mixture, const ExpertMemory& parts,
-                 const Rows& x, const NormArgs& norm, Memory<const StepRow> rows, Memory<float> to, float factor) {
+/// Multiplies the rows of each group likewise, by this rank's rows of the matrices, and gathers the others' results.
+template <class State, class Matrix, class Router, class Matrices, class MatrixOf, class Shares>
+void multiply_shared(State& state, const Mixture<Matrix, Router>& mixture, const Matrices& matrices, MatrixOf matrix_of,
+                     ExpertProductArgs args, int places, const Shares& shares) {
+  if constexpr (std::is_same_v<Shares, WholeExperts>) {
+    multiply_experts(state, mixture, matrices, matrix_of, args);
+  } else {
+    const ExpertCuts cuts{.cut = matrix_of(mixture.experts.front()).cut,
+                          .shared = matrix_of(mixture.experts.back()).cut,
+                          .of_row = mixture.experts_of_row(),
+                          .chosen_count = mixture.routing.chosen};
+    shares.shares.gather_experts(cuts, {args.out.data, places, args.out_stride}, [&](const View<float, 2>& mine) {
+      args.out = memory(mine);
+      args.out_stride = static_cast<int>(mine.extent(1));
+      multiply_experts(state, mixture, matrices, matrix_of, args);
+    });
+  }
+}
+
+/// to += factor * mixture(norm(x)), after the products of the router and the shared expert's gate. shares: see
+/// SharesExperts.
+template <class State, class Matrix, class Router, class Shares>
+void run_experts(State& state, const Mixture<Matrix, Router>& mixture, const ExpertMemory& parts, const Rows& x,
+                 const NormArgs& norm, Memory<const StepRow> rows, Memory<float> to, float factor,
+                 const Shares& shares) {
   const Routing& routing = mixture.routing;
   const int of_row = mixture.experts_of_row(), places = x.count * of_row;
   state.template launch<RouteRows>({.x = x,
@@ -142,8 +166,9 @@ void run_experts(State& state, const Mixture<Matrix, typename State::Router>& mi
                          .staged = {},
                          .out = parts.gate_up,
                          .out_stride = parts.stride};
-  multiply_experts(
-      state, mixture, mixture.table->gate_up, [](const auto& e) -> const Matrix& { return e.gate_up; }, args);
+  const auto& table = held_of(*mixture.table);
+  multiply_shared(
+      state, mixture, table.gate_up, [](const auto& e) -> const Matrix& { return e.gate_up; }, args, places, shares);
   state.template launch<ActivateExperts>(
       {.gate_up = parts.gate_up,
        .chosen = parts.chosen,
@@ -162,8 +187,8 @@ void run_experts(State& state, const Mixture<Matrix, typename State::Router>& mi
   args.places_per_row = 1;
   args.out = parts.results;
   args.out_stride = hidden;
-  multiply_experts(
-      state, mixture, mixture.table->down, [](const auto& e) -> const Matrix& { return e.down; }, args);
+  multiply_shared(
+      state, mixture, table.down, [](const auto& e) -> const Matrix& { return e.down; }, args, places, shares);
   state.template launch<AddExperts>({.results = parts.results,
                                      .weights = parts.weights,
                                      .chosen = parts.chosen,

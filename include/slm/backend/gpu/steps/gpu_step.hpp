@@ -35,7 +35,7 @@ class GpuStep {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
-  using Graphs = StepGraphs<typename State::Device>;
+  static constexpr bool shares_experts = true;
 
   GpuStep(std::shared_ptr<State> state, const StepPlan& plan)
       : state_(std::move(state)), lock_(state_->mutex), plan_(plan) {
@@ -57,7 +57,7 @@ class GpuStep {
   Rows scratch_of_outputs(int index, std::int64_t width) { return scratch_of(index, shape_.outputs, width); }
 
   template <class Body>
-  void record(Graphs& recorded, Body&& body) {
+  void record(StepGraphs<typename State::Device>& recorded, Body&& body) {
     if (shape_.recordable) {
       recorded.run(shape_, *state_, [&] { go_back(), body(); });
     } else {
@@ -193,14 +193,15 @@ class GpuStep {
     store(x, norm, linear, out, activation, divisor);
   }
 
-  /// See MixesExperts; without the norms of experts beside an MLP.
-  template <class Matrix, class Router>
-  void add_mixture(ConstRows x, Norm norm, const Mixture<Matrix, Router>& mixture, Rows to, float factor = 1) {
-    const int count = static_cast<int>(x.extent(0)), width = static_cast<int>(x.extent(1));
-    const ExpertMemory parts = state_->expert_memory(mixture.widths(), count);
-    store(x, norm, Linear{mixture.router, mixture.router_bias}, parts.logits);
-    if (mixture.shared_gate != nullptr) store(x, norm, Linear{*mixture.shared_gate}, parts.shared_gate);
-    run_experts(*state_, mixture, parts, {memory(x), width, count}, norm_args(norm, width), rows_, memory(to), factor);
+  /// See MixesExperts and SharesExperts; without the norms of experts beside an MLP.
+  template <class Matrix, class Router, class Shares = WholeExperts>
+  void add_mixture(ConstRows x, Norm norm, const Mixture<Matrix, Router>& mixture, Rows to, float factor = 1,
+                   const Shares& shares = {}) {
+    const gpu::Rows in{memory(x), static_cast<int>(x.extent(1)), static_cast<int>(x.extent(0))};
+    const ExpertMemory parts = state_->expert_memory(mixture.widths(), in.count);
+    store(x, norm, Linear{held_of(mixture.router), mixture.router_bias}, parts.logits);
+    if (mixture.shared_gate != nullptr) store(x, norm, Linear{held_of(*mixture.shared_gate)}, parts.shared_gate);
+    run_experts(*state_, mixture, parts, in, norm_args(norm, in.width), rows_, memory(to), factor, shares);
   }
 
   /// See RecurrentStep.

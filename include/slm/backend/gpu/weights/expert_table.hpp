@@ -14,7 +14,7 @@
 namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// One matrix of each expert of a layer. Matrices of one format and shape have one layout, which is an argument of
-/// kernels: a layer has one, or a second for its shared expert.
+/// kernels: a layer has one, or a second for its shared expert. A matrix of a rank without rows has none.
 template <Runtime R>
 class ExpertMatrices {
  public:
@@ -27,6 +27,10 @@ class ExpertMatrices {
     std::vector<ExpertWeight> weights;
     for (std::size_t e = 0; e < experts.size(); ++e) {
       const Matrix& matrix = matrix_of(experts[e]);
+      if (matrix.out == 0) {
+        weights.push_back({{}, {}, -1});
+        continue;
+      }
       std::size_t layout = 0;
       while (layout < first_of_.size() && !matrix.has_layout_of(matrix_of(experts[first_of_[layout]]))) ++layout;
       if (layout == first_of_.size()) first_of_.push_back(e);
