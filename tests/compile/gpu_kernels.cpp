@@ -38,17 +38,17 @@ template <class Element>
 int count_of_attention() {
   return count_of<Attend<64, 16, Element>, Attend<64, 32, Element>, Attend<128, 16, Element>, Attend<128, 32, Element>,
                   Attend<256, 16, Element>, AttendAdjusted<64, Element>, AttendAdjusted<128, Element>,
-                  AttendAdjusted<256, Element>>();
+                  AttendAdjusted<256, Element>, AttendAdjusted<most_head_dim, Element>>();
 }
 
 int count_of_kernels() {
   return count_of_format<Fp32>() + count_of_format<Fp16>() + count_of_format<Bf16>() + count_of_format<Int4>() +
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
-         count_of<Shrink, AdaptEmbedding, SelectRows, ScaleRows, AddNormedRows, NormalizeRows, GateRows, ShapeQkv,
-                  ShapeRotatedQkv, RouteRows, ActivateExperts, AddExperts, Convolve, AdvanceDelta, AdvanceMamba,
-                  FinishMamba, GateBySigmoid, TakeColumns, SpreadColumns, SpreadRows, Forbid, Peak, Cut, Race,
-                  PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>,
+         count_of<Shrink, AdaptEmbedding, SelectRows, ScaleRows, MultiplyRows, AddNormedRows, NormalizeRows, GateRows,
+                  ShapeQkv, ShapeRotatedQkv, RouteRows, ActivateExperts, AddExperts, Convolve, AdvanceDelta,
+                  AdvanceMamba, FinishMamba, GateBySigmoid, TakeColumns, SpreadColumns, SpreadRows, Forbid, Peak, Cut,
+                  Race, PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>,
                   detail::ProbeKernel>();
 }
 

@@ -46,6 +46,7 @@ inline QkvArgs qkv_args(const KvPages& pages, Memory<const StepRow> rows, const 
           .query = heads.query,
           .kv = heads.kv,
           .dim = heads.dim,
+          .q_stride = static_cast<int>(q.stride(0)),
           .rotating = rotating,
           .factor = rope.factor,
           .clip = shaping.clip,

@@ -1,0 +1,135 @@
+// Operations of backend::Gpu for layers of different shapes against Reference, whose operations are plain loops. The
+// same bodies run on emulated and real devices.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "support/gpu_layer.hpp"
+
+namespace slm::testing {
+
+/// x times rows that are adjacent, apart, or one for all.
+template <class Device>
+void check_multiplied_rows(int device) {
+  constexpr int rows = 5, width = 37;
+  for (const int stride : {width, 3 * width, 0}) {
+    CAPTURE(stride);
+    const std::vector<float> x = Random(3).vector(rows * width), by = Random(4).vector(rows * 3 * width);
+    Device on(device);
+    OnDevice<Device> found(on, x), factors(on, by);
+    View<const float, 2> strided{factors.data(), rows, width};
+    strided.strides[0] = stride;
+    on.begin(plan_of(rows)).multiply_rows(found.rows(rows), strided);
+    std::vector<float> expected = x;
+    for (int r = 0; r < rows; ++r) {
+      for (int k = 0; k < width; ++k)
+        expected[static_cast<std::size_t>(r * width + k)] *= by[static_cast<std::size_t>(r * stride + k)];
+    }
+    CHECK(found.read() == expected);
+  }
+}
+
+struct PartsCase {
+  Heads heads;
+  int parts;               // of the product, see qkv_parts()
+  QkNorm norm;             // of queries and keys
+  bool normed_values;      // values have a norm
+  bool own_values = true;  // values are stored beside the keys
+  bool in_place = false;   // q is the memory of the product
+  bool pairs = false;      // neighbouring dimensions rotate
+  int rotating = 0;        // 0: all
+};
+inline const std::vector<PartsCase> parts_cases{{{4, 2, 12}, 3, QkNorm::per_head, true},
+                                                {{4, 2, 12}, 3, QkNorm::none, true},
+                                                {{3, 3, 32}, 2, QkNorm::per_head, true},
+                                                {{2, 1, 300}, 2, QkNorm::none, false},
+                                                {{4, 2, 20}, 1, QkNorm::per_head, true},
+                                                {{2, 1, 32}, 1, QkNorm::none, false},
+                                                {{4, 1, 24}, 2, QkNorm::none, false, false, true, true, 8},
+                                                {{2, 1, 18}, 2, QkNorm::none, false, false, true, false, 2}};
+
+/// Queries, and keys and values in pages, from products with all of their parts or without some.
+template <class Device>
+void check_qkv_parts(int device, KvFormat format) {
+  constexpr int rows = 5, position = 62;
+  for (const PartsCase& c : parts_cases) {
+    const Heads heads = c.heads;
+    CAPTURE(heads.query, heads.dim, c.parts, c.normed_values, c.own_values, std::string(name_of(format)));
+    const int queries = heads.query * heads.dim, width = queries + (c.parts - 1) * heads.kv * heads.dim;
+    Random random(7);
+    std::vector<float> projected = random.vector(static_cast<std::size_t>(rows * width)), frequencies,
+                       norms = random.vector(static_cast<std::size_t>(heads.dim));
+    for (int i = 0; i < heads.dim / 2; ++i) frequencies.push_back(1.0f / static_cast<float>(1 + i));
+    FormatCache cache(heads, position + rows, format);
+    Device on(device);
+    DeviceCache<Device> pages(on, cache);
+    OnDevice<Device> from(on, projected), angles(on, frequencies), weights(on, norms),
+        q(on, std::vector<float>(static_cast<std::size_t>(rows * queries)));
+    KvLayer layer = cache.layer();
+    if (!c.own_values) layer.values = layer.keys;
+    const auto finish = [&](auto& step, View<float, 2> product, View<float, 2> to, const float* frequency,
+                            const float* norm) {
+      if (c.in_place) to = product, to.extents[1] = queries;
+      const Norm of_heads{.weight = norm, .epsilon = 1e-5f};
+      QkvShaping shaping{.norm = c.norm, .query = of_heads, .key = of_heads};
+      if (c.normed_values) shaping.value = {.epsilon = 1e-5f};
+      step.finish_qkv(product, {.inverse_frequency = {frequency, frequency}, .width = c.rotating, .pairs = c.pairs},
+                      heads, layer, to, shaping);
+    };
+    TestPlan plan;
+    plan.format = format;
+    plan.add(pages.table(), rows, position);
+    {
+      auto step = on.begin(plan);
+      finish(step, from.rows(rows), q.rows(rows), angles.data(), weights.data());
+    }
+    std::vector<float> expected(static_cast<std::size_t>(rows * queries));
+    {
+      const TestPlan of_cache = cache.plan(rows, position);
+      auto step = backend::Reference{}.begin(of_cache);
+      finish(step, view_of(projected, rows), view_of(expected, rows), frequencies.data(), norms.data());
+    }
+    const auto queries_of = [&](const std::vector<float>& all) {
+      std::vector<float> of_rows;
+      for (std::size_t r = 0; r < rows; ++r) {
+        const auto first = all.begin() + static_cast<std::ptrdiff_t>(r * all.size() / rows);
+        of_rows.insert(of_rows.end(), first, first + queries);
+      }
+      return of_rows;
+    };
+    CHECK(worst(queries_of(c.in_place ? from.read() : q.read()), queries_of(c.in_place ? projected : expected)) < 1e-5);
+    if (c.parts == 1) continue;
+    FormatCache& found = pages.read();
+    for (int r = 0; r < rows; ++r) {
+      for (int head = 0; head < heads.kv; ++head) {
+        for (const bool keys : {true, false}) {
+          if (!keys && !c.own_values) continue;
+          // A number close to a tie is stored as its other neighbour.
+          CHECK(worst(found.row(keys, head, position + r), cache.row(keys, head, position + r)) < 0.03);
+        }
+      }
+    }
+  }
+}
+
+/// Tokens beyond a table have its first row.
+template <class Device>
+void check_short_table(int device) {
+  constexpr int rows = 20, width = 24;
+  const RandomTensor<Fp32> table(rows, width, 7);
+  const std::vector<Tensor> tensors{table.tensor};
+  Device on(device);
+  const auto short_table = on.template pack<Fp32>(tensors);
+  OnDevice<Device> found(on, std::vector<float>(3 * width));
+  on.begin(TestPlan(std::vector<Token>{rows, 3, rows + 40})).embed(short_table, found.rows(3));
+  const auto* const numbers = reinterpret_cast<const float*>(table.tensor.bytes);
+  std::vector<float> expected(numbers, numbers + width);
+  expected.insert(expected.end(), numbers + 3 * width, numbers + 4 * width);
+  expected.insert(expected.end(), numbers, numbers + width);
+  CHECK(found.read() == expected);
+}
+
+}  // namespace slm::testing

@@ -1,0 +1,26 @@
+// Operations of layers of different shapes on emulated devices of every matrix layout.
+#include "slm/backend/gpu/lanes.hpp"
+#include "support/gpu_rows.hpp"
+
+using namespace slm;
+using namespace slm::testing;
+using backend::Lanes32;
+using backend::Lanes64;
+using backend::LanesRdna;
+
+TEST_CASE("rows times rows that are adjacent, apart, or one for all") {
+  check_multiplied_rows<Lanes32>(0);
+  check_multiplied_rows<Lanes64>(1);
+}
+
+TEST_CASE("products with queries alone, or whose values are keys, fill the pages that they should") {
+  const KvFormat format = GENERATE(KvFormat::f16, KvFormat::bf16, KvFormat::int8);
+  check_qkv_parts<Lanes32>(0, format);
+  check_qkv_parts<Lanes64>(1, format);
+  check_qkv_parts<LanesRdna>(1, format);
+}
+
+TEST_CASE("tokens beyond a table have its first row on lanes") {
+  check_short_table<Lanes32>(1);
+  check_short_table<Lanes64>(0);
+}
