@@ -11,6 +11,7 @@
 #include "slm/backend/gpu/kernels/recurrence.hpp"
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/kernels/shares.hpp"
+#include "slm/backend/gpu/kernels/streams.hpp"
 #include "slm/backend/gpu/runtime/runtime_vendor.hpp"
 #include "slm/backend/gpu/steps/step_program.hpp"
 
@@ -46,10 +47,10 @@ int count_of_kernels() {
          count_of_format<Int8>() + count_of_attention<half_t>() + count_of_attention<bfloat16_t>() +
          count_of_attention<std::int8_t>() +
          count_of<Shrink, AdaptEmbedding, SelectRows, ScaleRows, MultiplyRows, AddNormedRows, NormalizeRows, GateRows,
-                  ShapeQkv, ShapeRotatedQkv, RouteRows, ActivateExperts, AddExperts, Convolve, AdvanceDelta,
-                  AdvanceMamba, FinishMamba, GateBySigmoid, TakeColumns, SpreadColumns, SpreadRows, Forbid, Peak, Cut,
-                  Race, PersistentStep<Fp16>, PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>,
-                  detail::ProbeKernel>();
+                  ShapeQkv, ShapeRotatedQkv, MatchRows, MixStreams, CorrectStreams, GateSomeRows, RouteRows,
+                  ActivateExperts, AddExperts, Convolve, AdvanceDelta, AdvanceMamba, FinishMamba, GateBySigmoid,
+                  TakeColumns, SpreadColumns, SpreadRows, Forbid, Peak, Cut, Race, PersistentStep<Fp16>,
+                  PersistentStep<Bf16>, PersistentStep<Int4>, PersistentStep<Int8>, detail::ProbeKernel>();
 }
 
 }  // namespace slm::gpu

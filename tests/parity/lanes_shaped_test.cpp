@@ -1,4 +1,5 @@
-// Models with layers of different shapes on emulated lanes: batches, persistent steps, and speculation.
+// Models with layers of different shapes or residual streams on emulated lanes: batches, persistent steps, and
+// speculation.
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/gpu/lanes.hpp"
 #include "support/gpu_batches.hpp"
@@ -13,7 +14,7 @@ using backend::Lanes64;
 
 namespace {
 
-const std::vector<std::string> shaped{"gemma4-e2b", "gemma4-moe"};
+const std::vector<std::string> shaped{"gemma4-e2b", "gemma4-moe", "gemma3n"};
 
 }  // namespace
 

@@ -115,6 +115,57 @@ void check_qkv_parts(int device, KvFormat format) {
   }
 }
 
+/// Every operation of residual streams, of which one row is almost zero.
+template <class Device>
+void check_streams(int device) {
+  constexpr int rows = 5;
+  for (const int width : {37, 64}) {
+    for (const int count : {2, 4, 16}) {
+      CAPTURE(width, count);
+      Random random(7);
+      const auto some = [&](int columns, float scale = 1) {
+        return random.vector(static_cast<std::size_t>(rows * columns), scale);
+      };
+      std::vector<float> streams = some(count * width), x = some(width), like = some(width),
+                         mixing = some(count * count), correction = some(count), gate_up = some(2 * width),
+                         out = some(width);
+      for (int k = 0; k < width; ++k) x[static_cast<std::size_t>(k)] *= 1e-4f;
+      Device on(device);
+      OnDevice<Device> own_streams(on, streams), own_x(on, x), own_like(on, like), own_mixing(on, mixing),
+          own_correction(on, correction), own_gate_up(on, gate_up), own_out(on, out), copied(on, out);
+      const auto use = [](auto& step, const auto& view) {
+        step.copy_rows(view(0, rows), view(7, rows));
+        step.match_rows(view(0, rows), view(1, rows));
+        step.mix_streams(view(2, 0), view(3, rows));
+        step.correct_streams(view(2, 0), view(4, rows), view(1, rows));
+        step.gate_some(view(5, rows), 0.4f, ActivationKind::gelu_tanh, view(6, rows));
+      };
+      const TestPlan plan = plan_of(rows);
+      {
+        OnDevice<Device>* const all[] = {&own_x,          &own_like,    &own_streams, &own_mixing,
+                                         &own_correction, &own_gate_up, &own_out,     &copied};
+        auto step = on.begin(plan);
+        use(step, [&](int index, int count_of_rows) {
+          return all[index]->rows(count_of_rows != 0 ? count_of_rows : count * rows);
+        });
+      }
+      const std::vector<float> original = x;
+      std::vector<float> copy(x.size());
+      {
+        std::vector<float>* const all[] = {&x, &like, &streams, &mixing, &correction, &gate_up, &out, &copy};
+        auto step = backend::Reference{}.begin(plan);
+        use(step, [&](int index, int count_of_rows) {
+          return view_of(*all[index], count_of_rows != 0 ? count_of_rows : count * rows);
+        });
+      }
+      CHECK(copied.read() == original);
+      CHECK(worst(own_x.read(), x) < 1e-5);
+      CHECK(worst(own_streams.read(), streams) < 1e-5);
+      CHECK(worst(own_out.read(), out) < 1e-5);
+    }
+  }
+}
+
 /// Tokens beyond a table have its first row.
 template <class Device>
 void check_short_table(int device) {

@@ -50,6 +50,7 @@ TEST_CASE("operations of layers of different shapes on the device") {
   if (no_device()) return;
   check_multiplied_rows<Device>(0);
   check_short_table<Device>(0);
+  check_streams<Device>(0);
   for (const KvFormat format : Device::kv_formats) check_qkv_parts<Device>(0, format);
 }
 TEST_CASE("vocabularies of 50304 and 50432 ids on the device") {

@@ -20,6 +20,11 @@ TEST_CASE("products with queries alone, or whose values are keys, fill the pages
   check_qkv_parts<LanesRdna>(1, format);
 }
 
+TEST_CASE("operations of residual streams on lanes") {
+  check_streams<Lanes32>(0);
+  check_streams<Lanes64>(1);
+}
+
 TEST_CASE("tokens beyond a table have its first row on lanes") {
   check_short_table<Lanes32>(1);
   check_short_table<Lanes64>(0);
