@@ -1,9 +1,10 @@
-// Models with layers of different shapes or residual streams on emulated lanes: batches, persistent steps, and
-// speculation.
+// Models with layers of different shapes, residual streams or latent attention on emulated lanes: batches, persistent
+// steps, and speculation.
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/gpu/lanes.hpp"
 #include "support/gpu_batches.hpp"
 #include "support/gpu_models.hpp"
+#include "support/shaped_configs.hpp"
 
 using namespace slm;
 using namespace slm::testing;
@@ -14,7 +15,7 @@ using backend::Lanes64;
 
 namespace {
 
-const std::vector<std::string> shaped{"gemma4-e2b", "gemma4-moe", "gemma3n"};
+const std::vector<std::string> shaped{"gemma4-e2b", "gemma4-moe", "gemma3n", "deepseek-v2-lite", "deepseek-v3"};
 
 }  // namespace
 
@@ -35,6 +36,20 @@ TEST_CASE("steps of layers of different shapes have the same bits where steps ar
   CAPTURE(name);
   const Lanes32 staying(GpuOptions{.persistent_steps = true});
   check_same_steps(fixture("models/" + name), Lanes32{1}, staying, {.weights = WeightType::bf16});
+}
+
+TEST_CASE("heads of 512 dimensions, and latents of 576 numbers, on lanes") {
+  Json heads = gemma4_config(false), latents = latent_config(160);
+  heads["global_head_dim"] = 512;
+  latents.merge_patch(
+      {{"num_hidden_layers", 2}, {"first_k_dense_replace", 1}, {"kv_lora_rank", 512}, {"qk_rope_head_dim", 64}});
+  for (const Json& config : {heads, latents}) {
+    CAPTURE(config.at("model_type").get<std::string>());
+    const TemporaryFolder folder;
+    write_random_weights(folder.path(), config, 3);
+    CHECK(worst_difference(folder.path(), Lanes32{}) < 0.05);
+    CHECK(worst_difference(folder.path(), Lanes64{1}) < 0.05);
+  }
 }
 
 TEST_CASE("models with layers of different shapes on lanes: speculation gives the plain text") {

@@ -2,6 +2,7 @@
 // same bodies run on emulated and real devices.
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
@@ -163,6 +164,84 @@ void check_streams(int device) {
       CHECK(worst(own_streams.read(), streams) < 1e-5);
       CHECK(worst(own_out.read(), out) < 1e-5);
     }
+  }
+}
+
+struct HeadsCase {
+  int heads, width, in;    // of x
+  int out_width, outputs;  // of out
+  int gap;                 // numbers between two rows of each
+};
+inline const std::vector<HeadsCase> heads_cases{{4, 20, 12, 24, 16, 24},
+                                                {4, 24, 16, 10, 10, 0},
+                                                {3, 40, 37, 40, 37, 3},
+                                                {5, 6, 6, 3, 3, 1},
+                                                {2, 112, 96, 80, 64, 0}};
+
+/// The products of heads by separate matrices, and the same bits for a row alone.
+template <class Device, class Format>
+void check_head_products(int device) {
+  for (const HeadsCase& c : heads_cases) {
+    for (const int rows : {1, 9, 35}) {
+      CAPTURE(c.heads, c.in, c.outputs, rows, Format::name, Device::name);
+      const RandomTensor<Format> source(c.heads * c.outputs, c.in, 3);
+      const std::vector<Tensor> tensors{source.tensor};
+      const int stride = c.heads * c.width + c.gap, out_stride = c.heads * c.out_width + c.gap;
+      std::vector<float> x = Random(5).vector(static_cast<std::size_t>(rows * stride)),
+                         expected(static_cast<std::size_t>(rows * out_stride), 7.0f);
+      Device on(device);
+      const auto weight = on.template pack<Format>(tensors);
+      const auto multiply = [&](auto&& step, const auto& matrix, View<float, 2> from, View<float, 2> to) {
+        from.extents[1] = c.heads * c.width;
+        to.extents[1] = c.heads * c.out_width;
+        step.multiply_heads(from, matrix, c.heads, to);
+      };
+      OnDevice<Device> from(on, x), to(on, expected);
+      multiply(on.begin(plan_of(rows)), weight, from.rows(rows), to.rows(rows));
+      const std::vector<float> found = to.read();
+      backend::Reference reference;
+      multiply(reference.begin(plan_of(rows)), reference.template pack<Format>(tensors), view_of(x, rows),
+               view_of(expected, rows));
+      CHECK(worst(found, expected) < product_tolerance<Format>());
+      if (rows == 1) continue;
+      const int last = rows - 1;
+      OnDevice<Device> one(on, std::vector<float>(x.end() - stride, x.end())),
+          alone(on, std::vector<float>(static_cast<std::size_t>(out_stride), 7.0f));
+      multiply(on.begin(plan_of(1)), weight, one.rows(1), alone.rows(1));
+      CHECK(alone.read() == std::vector<float>(found.begin() + last * out_stride, found.end()));
+    }
+  }
+}
+
+/// Products and norms of rows that are apart, at any address.
+template <class Device>
+void check_rows_apart(int device) {
+  constexpr int rows = 3, in = 24, out = 20;
+  const RandomTensor<Fp32> source(out, in, 3);
+  const std::vector<Tensor> tensors{source.tensor};
+  for (const int gap : {1, 4}) {
+    CAPTURE(gap);
+    const std::vector<float> x = Random(5).vector(rows * in);
+    std::vector<float> given = x, expected(static_cast<std::size_t>(rows * (out + gap)), 7.0f);
+    Device on(device);
+    OnDevice<Device> from(on, x), to(on, expected);
+    const auto compute = [&](auto&& step, const auto& weight, View<float, 2> input, View<float, 2> result) {
+      result.data += gap;
+      result.extents[1] = out;
+      step.mlp(input, {.kind = NormKind::none}, Linear{weight}, ActivationKind::identity, nullptr, result);
+      step.normalize(result, {.epsilon = 1e-5f});
+    };
+    compute(on.begin(plan_of(rows)), on.template pack<Fp32>(tensors), from.rows(rows), to.rows(rows));
+    const std::vector<float> product = expected;
+    backend::Reference reference;
+    std::vector<float> dense(rows * out);
+    const auto weight = reference.template pack<Fp32>(tensors);
+    reference.begin(plan_of(rows))
+        .mlp(view_of(given, rows), {.kind = NormKind::none}, Linear{weight}, ActivationKind::identity, nullptr,
+             view_of(dense, rows));
+    reference.begin(plan_of(rows)).normalize(view_of(dense, rows), {.epsilon = 1e-5f});
+    for (int r = 0; r < rows; ++r) std::copy_n(dense.begin() + r * out, out, expected.begin() + r * (out + gap) + gap);
+    CHECK(worst(to.read(), expected) < 1e-5);
   }
 }
 

@@ -51,6 +51,9 @@ TEST_CASE("operations of layers of different shapes on the device") {
   check_multiplied_rows<Device>(0);
   check_short_table<Device>(0);
   check_streams<Device>(0);
+  check_head_products<Device, Fp32>(0);
+  check_head_products<Device, Bf16>(0);
+  check_rows_apart<Device>(0);
   for (const KvFormat format : Device::kv_formats) check_qkv_parts<Device>(0, format);
 }
 TEST_CASE("vocabularies of 50304 and 50432 ids on the device") {

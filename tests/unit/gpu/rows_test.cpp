@@ -1,4 +1,5 @@
-// Operations of layers of different shapes on emulated devices of every matrix layout.
+// Operations of layers of different shapes, residual streams and latent attention on emulated devices of every matrix
+// layout.
 #include "slm/backend/gpu/lanes.hpp"
 #include "support/gpu_rows.hpp"
 
@@ -23,6 +24,17 @@ TEST_CASE("products with queries alone, or whose values are keys, fill the pages
 TEST_CASE("operations of residual streams on lanes") {
   check_streams<Lanes32>(0);
   check_streams<Lanes64>(1);
+}
+
+TEST_CASE("products of heads by separate matrices on lanes") {
+  check_head_products<Lanes32, Fp32>(0);
+  check_head_products<Lanes64, Fp32>(1);
+  check_head_products<LanesRdna, Bf16>(1);
+}
+
+TEST_CASE("products and norms of rows that are apart on lanes") {
+  check_rows_apart<Lanes32>(0);
+  check_rows_apart<Lanes64>(1);
 }
 
 TEST_CASE("tokens beyond a table have its first row on lanes") {

@@ -126,7 +126,7 @@ std::vector<Token> copied(std::span<const Token> tokens) { return {tokens.begin(
 TEST_CASE("a draft's tokens are one copy, one graph, one copy back and one wait, and equal the host's tokens") {
   const auto folder =
       fixture(GENERATE("models/llama-mha3h", "models/gpt2", "models/opt-preln", "models/opt-postln-proj",
-                       "models/gemma4-e2b", "models/gemma4-moe", "models/gemma3n"));
+                       "models/gemma4-e2b", "models/gemma4-moe", "models/gemma3n", "models/deepseek-v3"));
   Counting device;
   TextOn<Counting> model = load_on(folder, device);
   OnLanes plain = load_on(folder, Lanes32{1});

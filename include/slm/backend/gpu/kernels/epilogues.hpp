@@ -59,17 +59,17 @@ struct AddToRows {
 /// out = activation(sum + bias) / divisor
 struct Activated {
   struct Args {
-    Memory<float> out;            // [rows, width]
+    Memory<float> out;            // [rows, width], rows `stride` elements apart
     Memory<const float> bias;     // [width]; may be empty
     Memory<const float> divisor;  // [width]; may be empty
-    int width;
+    int width, stride;
     Activation activation;
   };
   static SLM_DEVICE void one(const Args& args, int output, int row, float v) {
     if (output >= args.width) return;
     if (args.bias) v += args.bias[output];
     v = activate(args.activation, v);
-    args.out[std::int64_t{row} * args.width + output] = args.divisor ? v / args.divisor[output] : v;
+    args.out[std::int64_t{row} * args.stride + output] = args.divisor ? v / args.divisor[output] : v;
   }
   static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
     one(args, panel.a * tile_height + i, row, a);

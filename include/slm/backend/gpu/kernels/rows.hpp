@@ -113,8 +113,8 @@ struct SelectRows {
 /// x = norm(x)
 struct NormalizeRows {
   struct Args {
-    Memory<float> x;  // [rows, width]
-    int width, rows;
+    Memory<float> x;  // [rows, width], rows `stride` elements apart
+    int width, rows, stride;
     NormArgs norm;
   };
   struct Shared {
@@ -124,12 +124,11 @@ struct NormalizeRows {
   static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = block_threads}; }
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
-    const int row = lane.block_x();
-    row_statistics(lane, Rows{{args.x.data, args.x.size}, args.width, args.rows}, args.norm, row, 1, shared.sums);
-    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
-      float& v = args.x[std::int64_t{row} * args.width + k];
-      v = normalized(v, k, shared.sums.row[0], args.norm);
-    }
+    const Memory<float> x = args.x.part(std::int64_t{lane.block_x()} * args.stride, args.width);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(x.data) % sizeof(Word4) == 0;
+    row_statistics(lane, Rows{{x.data, x.size}, args.width, 1}, args.norm, 0, 1, shared.sums, Where::here(), aligned);
+    for (int k = lane.thread(); k < args.width; k += lane.threads())
+      x[k] = normalized(x[k], k, shared.sums.row[0], args.norm);
   }
 };
 

@@ -23,6 +23,7 @@
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/steps/device_state.hpp"
 #include "slm/backend/gpu/steps/expert_step.hpp"
+#include "slm/backend/gpu/steps/latent_step.hpp"
 #include "slm/backend/gpu/steps/recurrent_step.hpp"
 #include "slm/backend/gpu/steps/row_operations.hpp"
 #include "slm/backend/gpu/steps/step_arguments.hpp"
@@ -106,16 +107,8 @@ class GpuStep : public RowOperations<GpuStep<State>> {
 
   /// Finishes qkv after its product: projected [rows, q | k | v]; q may be its first columns.
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
-    const ShapeQkvArgs args{.projected = memory(ConstRows(projected)),
-                            .to = qkv_args(pages(heads, layer), rows_, rope, heads, q, shaping),
-                            .query_norm = norm_args(shaping, shaping.query, heads.query, heads.dim),
-                            .key_norm = norm_args(shaping, shaping.key, heads.kv, heads.dim),
-                            .value_norm = norm_args(shaping.value, heads.dim),
-                            .over = shaping.norm,
-                            .rows = static_cast<int>(projected.extent(0)),
-                            .width = static_cast<int>(projected.extent(1)),
-                            .parts = qkv_parts(projected.extent(1), heads),
-                            .clips_normed = shaping.clips_normed};
+    const QkvArgs to = qkv_args(pages(heads, layer), rows_, rope, heads, q, shaping);
+    const ShapeQkvArgs args = shape_qkv_args(projected, to, heads, shaping);
     if (shaping.norm != QkNorm::rotated) return launch<ShapeQkv>(args);
     launch<ShapeRotatedQkv>(args);
   }
@@ -200,6 +193,12 @@ class GpuStep : public RowOperations<GpuStep<State>> {
     store(x, mixture.router_norm.value_or(norm), Linear{mixture.router, mixture.router_bias}, parts.logits);
     if (mixture.shared_gate != nullptr) store(x, norm, Linear{*mixture.shared_gate}, parts.shared_gate);
     run_experts(*state_, mixture, parts, {memory(x), width, count}, norm_args(norm, width), rows_, memory(to), factor);
+  }
+
+  /// See AttendsLatents.
+  template <class Matrix>
+  void multiply_heads(ConstRows x, const Matrix& weight, int heads, Rows out) {
+    run_head_products(*state_, x, weight, heads, out);
   }
 
   /// See RecurrentStep.
@@ -332,6 +331,7 @@ class GpuStep : public RowOperations<GpuStep<State>> {
                         .bias = memory(linear.bias, linear.weight.out),
                         .divisor = memory(divisor, linear.weight.out),
                         .width = static_cast<int>(linear.weight.out),
+                        .stride = static_cast<int>(out.stride(0)),
                         .activation = activation});
   }
 

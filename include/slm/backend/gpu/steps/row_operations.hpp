@@ -28,7 +28,7 @@ class RowOperations {
 
   void normalize(Rows x, Norm norm) {
     const int width = width_of(x);
-    launch<NormalizeRows>({memory(x), width, count_of(x), norm_args(norm, width)});
+    launch<NormalizeRows>({memory(x), width, count_of(x), static_cast<int>(x.stride(0)), norm_args(norm, width)});
   }
 
   void gate(Rows x, ConstRows by) { launch<GateBySigmoid>({memory(x), memory(by), width_of(x), count_of(x)}); }
