@@ -19,38 +19,11 @@
 #include "support/paths.hpp"
 #include "support/quantized_checkpoint.hpp"
 #include "support/random_weights.hpp"
+#include "support/shaped_configs.hpp"
 #include "support/temporary.hpp"
 
 using namespace slm;
 using namespace slm::testing;
-
-namespace {
-
-/// Of widths that quantized formats can divide into groups. query_rank 0: queries from the layer's input.
-Json latent_config(int query_rank) {
-  Json config{{"model_type", "deepseek_v3"},
-              {"num_hidden_layers", 3},
-              {"hidden_size", 64},
-              {"intermediate_size", 96},
-              {"num_attention_heads", 4},
-              {"kv_lora_rank", 64},
-              {"qk_rope_head_dim", 16},
-              {"qk_nope_head_dim", 32},
-              {"v_head_dim", 48},
-              {"vocab_size", 101},
-              {"max_position_embeddings", 512},
-              {"n_routed_experts", 8},
-              {"num_experts_per_tok", 2},
-              {"moe_intermediate_size", 32},
-              {"n_group", 2},
-              {"topk_group", 1},
-              {"tie_word_embeddings", true},
-              {"eos_token_id", nullptr}};
-  if (query_rank != 0) config["q_lora_rank"] = query_rank;
-  return config;
-}
-
-}  // namespace
 
 TEST_CASE("the cache of latent attention keeps one row a token for all heads") {
   const AnyModel model = load(fixture("models/deepseek-v3"), backend::Cpu{1});

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -15,13 +16,15 @@ struct AttentionCase {
   Heads heads;
   int position, rows, window;
   bool alibi;
+  int gap = 0;  // numbers between the queries of two rows
 };
 // Chunks of 64: inside one, across several, windows that begin inside a chunk, pages behind a window, more heads per
-// key than a block has queries, every bucket of head dimensions.
+// key than a block has queries, every bucket of head dimensions, queries whose rows are apart.
 inline const std::vector<AttentionCase> attention_cases{
-    {{2, 1, 16}, 0, 1, 0, false},    {{2, 2, 10}, 60, 9, 0, false}, {{4, 1, 64}, 250, 20, 0, true},
-    {{3, 3, 80}, 130, 3, 50, false}, {{6, 2, 96}, 190, 1, 0, true}, {{2, 1, 128}, 500, 7, 70, false},
-    {{1, 1, 200}, 80, 5, 0, false},  {{40, 2, 16}, 62, 4, 0, false}};
+    {{2, 1, 16}, 0, 1, 0, false},         {{2, 2, 10}, 60, 9, 0, false},   {{4, 1, 64}, 250, 20, 0, true},
+    {{3, 3, 80}, 130, 3, 50, false},      {{6, 2, 96}, 190, 1, 0, true},   {{2, 1, 128}, 500, 7, 70, false},
+    {{1, 1, 200}, 80, 5, 0, false},       {{40, 2, 16}, 62, 4, 0, false},  {{2, 1, 512}, 130, 3, 70, false},
+    {{20, 1, 576}, 62, 4, 0, false, 576}, {{1, 1, 350}, 61, 5, 0, true, 3}};
 
 /// Some rows of a sequence.
 struct AttentionInputs {
@@ -53,21 +56,26 @@ struct AttentionPart {
 template <class Device>
 std::vector<float> attend(Device device, const AttentionCase& c, const std::vector<float>& all_slopes,
                           const std::vector<AttentionPart>& parts) {
-  const int width = c.heads.query * c.heads.dim;
+  const int width = c.heads.query * c.heads.dim, stride = width + c.gap;
   std::vector<float> queries;
   std::vector<DeviceCache<Device>> caches;
   TestPlan plan;
   plan.format = parts.front().text->cache.format();
   for (const AttentionPart& part : parts) {
-    const std::vector<float> own = part.text->rows_of(part.first, part.rows, width);
-    queries.insert(queries.end(), own.begin(), own.end());
+    for (int r = part.first; r < part.first + part.rows; ++r) {
+      const std::vector<float> own = part.text->rows_of(r, 1, width);
+      queries.insert(queries.end(), own.begin(), own.end());
+      queries.insert(queries.end(), static_cast<std::size_t>(c.gap), std::nanf(""));
+    }
     caches.emplace_back(device, part.text->cache);
     plan.add(caches.back().table(), part.rows, c.position + part.first);
   }
-  const int rows = static_cast<int>(queries.size()) / width;
+  const int rows = static_cast<int>(queries.size()) / stride;
   OnDevice<Device> q(device, queries), slopes(device, all_slopes),
-      out(device, std::vector<float>(queries.size(), -77.0f));
-  device.begin(plan).attend(q.rows(rows), c.heads, caches.front().layer(), out.rows(rows),
+      out(device, std::vector<float>(static_cast<std::size_t>(rows * width), -77.0f));
+  View<float, 2> queries_of_rows = q.rows(rows);
+  queries_of_rows.extents[1] = width;
+  device.begin(plan).attend(queries_of_rows, c.heads, caches.front().layer(), out.rows(rows),
                             {.scale = 0, .window = c.window, .slopes = c.alibi ? slopes.data() : nullptr});
   return out.read();
 }

@@ -23,7 +23,8 @@ struct MixtureCase {
   bool shared_gate = false, gated = true, biases = false, choice_bias = false, factors = false;
   RouterScores scores = RouterScores::softmax;
   RouterSettings settings = {};
-  bool ties = false;  // the router's logits are the inputs, few different numbers
+  bool ties = false;       // the router's logits are the inputs, few different numbers
+  bool own_norms = false;  // of the router's input and of the result
 };
 
 inline const std::vector<MixtureCase> mixture_cases{
@@ -51,6 +52,13 @@ inline const std::vector<MixtureCase> mixture_cases{
      .scores = RouterScores::sigmoid,
      .settings = {.normalizes = true, .scale = 2, .groups = 6, .kept_groups = 2},
      .ties = true},
+    {.name = "groups by the best",
+     .experts = 24,
+     .chosen = 5,
+     .hidden = 24,
+     .settings = {.groups = 6, .kept_groups = 2, .by_best = true},
+     .ties = true},
+    {.name = "norms", .experts = 6, .chosen = 2, .hidden = 37, .ffn = 24, .own_norms = true},
     {.name = "masked", .experts = 12, .scores = RouterScores::masked, .settings = {.closeness = 0.2f}},
     {.name = "many", .experts = 300, .chosen = 9, .hidden = 32, .ffn = 16, .settings = {.normalizes = true}}};
 
@@ -60,7 +68,7 @@ struct RandomExperts {
   MixtureCase of;
   RandomTensor<Fp32> router, shared_gate;
   std::deque<RandomTensor<Format>> gate, up, down;
-  std::vector<float> norm, router_bias, choice_bias, factors, up_bias, down_bias;
+  std::vector<float> norm, router_norm, output_norm, router_bias, choice_bias, factors, up_bias, down_bias;
 
   explicit RandomExperts(const MixtureCase& shape)
       : of(shape), router(of.experts, of.hidden, 1), shared_gate(1, of.hidden, 2) {
@@ -82,6 +90,8 @@ struct RandomExperts {
     factors = some(of.experts);
     up_bias = some(2 * of.ffn * all);
     down_bias = some(of.hidden * all);
+    router_norm = some(of.hidden);
+    output_norm = some(of.hidden);
     for (const float bias : some(of.experts)) choice_bias.push_back(of.ties ? std::round(bias * 4) / 4 : bias);
   }
 
@@ -130,6 +140,9 @@ class MixtureOn {
                                 .table = &table_,
                                 .activation = of_.gated ? ActivationKind::silu : ActivationKind::relu_squared,
                                 .gated = of_.gated});
+    if (!of_.own_norms) return;
+    mixture_->router_norm = Norm{.weight = held(source.router_norm), .epsilon = 1e-5f};
+    mixture_->output_norm = {.weight = held(source.output_norm), .epsilon = 1e-5f};
   }
 
   /// x [rows, hidden] plus the mixture.

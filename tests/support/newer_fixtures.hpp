@@ -116,7 +116,7 @@ inline const std::vector<std::string> expert_traits = {
     "olmoe-clip",   "qwen2moe-dense-layers", "qwen3moe",           "phimoe",
     "gpt-oss",      "qwen3moe-dense-layers", "qwen3moe-one-of-all"};
 
-/// Of the models with layers of different shapes, residual streams or latent attention. Only CPUs run them.
+/// Of the models with layers of different shapes, residual streams or latent attention.
 inline const std::vector<std::string> shaped_traits = {"gemma3n", "gemma4-e2b", "gemma4-moe", "deepseek-v3",
                                                        "deepseek-v2-lite"};
 

@@ -1,4 +1,5 @@
-// Models with layers of different shapes, for random weights, of widths that quantized formats can divide into groups.
+// Models with layers of different shapes or latent attention, for random weights, of widths that quantized formats can
+// divide into groups.
 #pragma once
 
 #include <vector>
@@ -64,7 +65,31 @@ inline Json gemma3n_config() {
           {"eos_token_id", nullptr}};
 }
 
-/// One config of each kind.
+/// Three layers of latent attention. query_rank 0: queries from the layer's input.
+inline Json latent_config(int query_rank) {
+  Json config{{"model_type", "deepseek_v3"},
+              {"num_hidden_layers", 3},
+              {"hidden_size", 64},
+              {"intermediate_size", 96},
+              {"num_attention_heads", 4},
+              {"kv_lora_rank", 64},
+              {"qk_rope_head_dim", 16},
+              {"qk_nope_head_dim", 32},
+              {"v_head_dim", 48},
+              {"vocab_size", 101},
+              {"max_position_embeddings", 512},
+              {"n_routed_experts", 8},
+              {"num_experts_per_tok", 2},
+              {"moe_intermediate_size", 32},
+              {"n_group", 2},
+              {"topk_group", 1},
+              {"tie_word_embeddings", true},
+              {"eos_token_id", nullptr}};
+  if (query_rank != 0) config["q_lora_rank"] = query_rank;
+  return config;
+}
+
+/// One config of each kind with keys and values of heads.
 inline std::vector<Json> shaped_configs() { return {gemma4_config(false), gemma4_config(true), gemma3n_config()}; }
 
 }  // namespace slm::testing

@@ -18,6 +18,7 @@
 #include "slm/io/path_name.hpp"
 #include "slm/io/tensor_names.hpp"
 #include "slm/lm/adapter.hpp"
+#include "slm/model/block_inputs.hpp"
 #include "slm/model/load_options.hpp"
 #include "slm/model/page_pool.hpp"
 
@@ -73,10 +74,23 @@ inline std::size_t device_weight_bytes(const Checkpoint& source, WeightType type
   return bytes;
 }
 
-/// Width of the widest activations except logits: q, k and v, or gate and up, or the residual stream.
-inline std::int64_t widest_activations(const ModelConfig& shape) {
-  return std::max({std::int64_t{shape.heads + 2 * shape.kv_heads} * shape.head_dim, std::int64_t{2} * shape.ffn,
-                   std::int64_t{shape.hidden}, shape.mixer.projected()});
+/// Width of the widest activations except logits: q, k and v, or gate and up, or the residual streams, or the inputs of
+/// all layers.
+inline std::int64_t widest_activations(const ModelConfig& shape, const ModelSettings& settings) {
+  const BufferWidths widths = buffer_widths(shape, settings);
+  std::int64_t widest = std::max({widths.queries, widths.mixed, widths.gated, std::int64_t{2} * shape.most_ffn(),
+                                  std::int64_t{shape.hidden} * std::max(1, shape.streams.count),
+                                  std::int64_t{shape.shapes.inputs} * shape.layers});
+  for (int l = 0; l < shape.layers; ++l)
+    widest = std::max(widest, std::int64_t{shape.heads + 2 * shape.kv_heads_of(l)} * shape.head_dim_of(l));
+  return widest;
+}
+
+/// The model's query heads, and the KV heads and dimensions of the widest layer.
+inline Heads widest_heads(const ModelConfig& shape) {
+  return {.query = shape.heads,
+          .kv = std::max(shape.kv_heads, shape.shapes.kv_heads),
+          .dim = std::max(shape.head_dim, shape.shapes.head_dim)};
 }
 
 inline MixtureWidths mixture_widths(const ModelConfig& shape) {
@@ -99,9 +113,10 @@ void check_device_memory(const Checkpoint& source, WeightType type, const KvLayo
   const ModelConfig& shape = source.config();
   const auto spare_of = [&]([[maybe_unused]] int tokens) {  // activations, scratch, padding of tiles
     std::size_t bytes = weights / 64 + (std::size_t{64} << 20);
-    const Heads heads{shape.heads, shape.kv_heads, shape.head_dim};
+    const Heads heads = widest_heads(shape);
     if constexpr (requires { B::reserved_bytes(heads, 0, 0, 0); }) {
-      bytes += B::reserved_bytes(heads, widest_activations(shape), shape.vocab, tokens, mixture_widths(shape));
+      const std::int64_t product = widest_activations(shape, source.settings());
+      bytes += B::reserved_bytes(heads, product, shape.vocab, tokens, mixture_widths(shape));
     }
     return bytes;
   };

@@ -215,7 +215,7 @@ class LoadedModel {
     Activations<B> rows{.x = x,
                         .q = recurs ? narrowed(q, shape().most_queries()) : q,
                         .mixed = narrowed(wide, shape().most_queries()),
-                        .gated = inner,
+                        .gated = narrowed(inner, shape().most_ffn()),
                         .branch = norms_outputs(shape().order) ? step.scratch(branch, shape().hidden) : Rows{},
                         .projected = recurs ? narrowed(q, mixer.projected()) : Rows{},
                         .inner = recurs ? step.scratch(branch, mixer.inner()) : Rows{},

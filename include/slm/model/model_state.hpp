@@ -39,6 +39,8 @@ namespace slm { inline namespace v0_1 { namespace detail {
 /// backend.
 template <WeightFormat Format, Backend B>
 struct ModelState {
+  using Step = decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()));
+
   ModelState(std::shared_ptr<const Checkpoint> checkpoint, B backend, const LoadOptions& options)
       : device(std::move(backend)),
         layout(layout_of(checkpoint, options)),
@@ -80,13 +82,13 @@ struct ModelState {
                                   ? static_cast<int>(settings.rope_scaling.original_context)
                                   : std::numeric_limits<int>::max();
     if constexpr (HasDeviceMemory<B>) {
-      device.reserve({shape.heads, shape.kv_heads, shape.head_dim}, widest_activations(shape), shape.vocab, context,
+      device.reserve(widest_heads(shape), widest_activations(shape, settings), shape.vocab, context,
                      mixture_widths(shape));
     }
   }
 
   static KvLayout layout_of(const std::shared_ptr<const Checkpoint>& checkpoint, const LoadOptions& options) {
-    if constexpr (!RecurrentStep<decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))>) {
+    if constexpr (!RecurrentStep<Step>) {
       if (checkpoint->config().is_hybrid()) {
         throw Error("model.recurrent-layers",
                     text("'", checkpoint->folder().string(), "' has recurrent layers, which the backend ", B::name,
@@ -94,15 +96,15 @@ struct ModelState {
                     "Load it on the backend cpu");
       }
     }
-    constexpr bool shapes = ShapesLayers<decltype(std::declval<B&>().begin(std::declval<const StepPlan&>()))>;
     const ModelConfig& shape = checkpoint->config();
-    if ((!shapes && !shape.is_uniform()) || (!AttendsLatents<B> && shape.is_latent())) {
+    std::string_view missing;
+    if (!ShapesLayers<Step> && !shape.is_uniform()) missing = "layers of different shapes";
+    if (!MixesStreams<B> && shape.has_streams()) missing = "several residual streams";
+    if (!AttendsLatents<B> && shape.is_latent()) missing = "latent attention";
+    if (!missing.empty()) {
       throw Error("model.layer-shapes",
-                  text("'", checkpoint->folder().string(), "' has ",
-                       shape.is_latent()     ? "latent attention"
-                       : shape.has_streams() ? "several residual streams"
-                                             : "layers of different shapes",
-                       ", which the backend ", B::name, " does not compute"),
+                  text("'", checkpoint->folder().string(), "' has ", missing, ", which the backend ", B::name,
+                       " does not compute"),
                   "Load it on the backend cpu");
     }
     // Another weight type or backend computes different keys and values.

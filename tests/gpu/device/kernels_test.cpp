@@ -6,6 +6,7 @@
 #include "support/gpu_experts.hpp"
 #include "support/gpu_int4.hpp"
 #include "support/gpu_products.hpp"
+#include "support/gpu_rows.hpp"
 
 using namespace slm;
 using namespace slm::testing;
@@ -44,6 +45,16 @@ TEST_CASE("mixtures of experts on the device") {
     check_experts<Device, Fp32>(of, Device{});
     check_experts<Device, Bf16>(of, Device{});
   }
+}
+TEST_CASE("operations of layers of different shapes on the device") {
+  if (no_device()) return;
+  check_multiplied_rows<Device>(0);
+  check_short_table<Device>(0);
+  check_streams<Device>(0);
+  check_head_products<Device, Fp32>(0);
+  check_head_products<Device, Bf16>(0);
+  check_rows_apart<Device>(0);
+  for (const KvFormat format : Device::kv_formats) check_qkv_parts<Device>(0, format);
 }
 TEST_CASE("vocabularies of 50304 and 50432 ids on the device") {
   if (no_device()) return;

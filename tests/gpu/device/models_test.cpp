@@ -41,6 +41,17 @@ TEST_CASE("mixtures of experts on the device give the expected logits, and a row
   }
 }
 
+TEST_CASE(
+    "layers of different shapes on the device give the expected logits, and a row's bits do not depend on others") {
+  if (no_device()) return;
+  for (const std::string name : {"gemma4-e2b", "gemma4-moe", "gemma3n", "deepseek-v2-lite", "deepseek-v3"}) {
+    CAPTURE(name);
+    check_fixture(fixture("models/" + name), Device{});
+    check_batches(fixture("models/" + name), Device{}, Device{}, 12, 9);
+    check_speculation(fixture("models/" + name), Device{}, fixture("models/" + name), Device{});
+  }
+}
+
 TEST_CASE("recurrent layers on the device give the expected logits, and a row's bits do not depend on others") {
   if (no_device()) return;
   for (const std::string& name : hybrid_fixtures) {

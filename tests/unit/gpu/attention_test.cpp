@@ -41,7 +41,7 @@ TEST_CASE("every number of a page becomes the intended half") {
 }
 
 TEST_CASE("heads wider than any kernel are rejected") {
-  const AttentionCase c{{1, 1, 300}, 0, 1, 0, false};
+  const AttentionCase c{{1, 1, 600}, 0, 1, 0, false};
   AttentionInputs in(c, KvFormat::f16, 1);
   CHECK_THROWS_WITH(attend(backend::Lanes32{}, c, {0}, {{&in, 0, 1}}), Catch::Contains("gpu.head-dim"));
 }

@@ -125,7 +125,8 @@ std::vector<Token> copied(std::span<const Token> tokens) { return {tokens.begin(
 
 TEST_CASE("a draft's tokens are one copy, one graph, one copy back and one wait, and equal the host's tokens") {
   const auto folder =
-      fixture(GENERATE("models/llama-mha3h", "models/gpt2", "models/opt-preln", "models/opt-postln-proj"));
+      fixture(GENERATE("models/llama-mha3h", "models/gpt2", "models/opt-preln", "models/opt-postln-proj",
+                       "models/gemma4-e2b", "models/gemma4-moe", "models/gemma3n", "models/deepseek-v3"));
   Counting device;
   TextOn<Counting> model = load_on(folder, device);
   OnLanes plain = load_on(folder, Lanes32{1});
@@ -316,7 +317,7 @@ TEST_CASE("tokens that do not fit into the KV memory, and unsupported heads, are
 
   const TemporaryFolder wide;
   ModelConfig heads = shape;
-  heads.head_dim = 272;
+  heads.head_dim = 592;
   write_random_checkpoint<float>(wide.path(), heads, 3, false, 12);
   CHECK_THROWS_WITH(load_on(wide.path(), Lanes32{}), Catch::Contains("gpu.head-dim"));
 }

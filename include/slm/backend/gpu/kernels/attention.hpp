@@ -28,11 +28,14 @@ struct AttendRows {
   using Args = AttentionArgs;
   using Head = KvHead<Element>;
   static constexpr int waves = chunk / 16, row_words = Dim / 2 + 4, score_words = chunk + 4;
+  // Shared memory holds a part of the dimensions of keys or values at a time.
+  static constexpr int part = Dim <= 256 ? Dim : 64, parts = Dim / part, part_words = part / 2 + 4;
+  static constexpr int tiles = Dim / 16 / waves, part_tiles = part / 16 / waves;  // of 16 dimensions, of a wave
   // Whether a thread prefetches keys and values. Wider heads would exceed the registers.
   static constexpr bool ahead = Dim <= 128;
   struct Shared {
     alignas(16) std::uint32_t q[Queries][row_words];
-    alignas(16) std::uint32_t kv[chunk][row_words];         // keys, then values
+    alignas(16) std::uint32_t kv[chunk][part_words];        // keys, then values
     alignas(16) std::uint32_t score[Queries][score_words];  // fp32 scores, then half weights
     alignas(16) float scale[2][Head::scaled ? chunk : 4];   // of keys and of values
     AttentionState state[Queries];
@@ -49,16 +52,16 @@ struct AttendRows {
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
     using L = typename Lane::Matrix;
-    constexpr int columns = Queries / L::columns, own_tiles = Dim / 16 / waves;
+    constexpr int columns = Queries / L::columns;
     const int i = lane.lane_index(), wave = lane.wave(), kv_head = lane.block_y(), group = args.group;
-    const QueryTiles tiles(args, Queries);
-    const bool whole_rows = tiles.blocks_of_row == 1;
-    const int tile_of_rows = whole_rows ? lane.block_x() : lane.block_x() / tiles.blocks_of_row;
-    const StepSequence own_rows = rows_of_tile(lane, args, shared, tiles, tile_of_rows);
+    const QueryTiles of_rows(args, Queries);
+    const bool whole_rows = of_rows.blocks_of_row == 1;
+    const int tile_of_rows = whole_rows ? lane.block_x() : lane.block_x() / of_rows.blocks_of_row;
+    const StepSequence own_rows = rows_of_tile(lane, args, shared, of_rows, tile_of_rows);
     if (own_rows.rows == 0) return;
     const StepRow row = args.rows[own_rows.first_row];
     const PageTable table = args.pages.table(row);
-    const int skipped = whole_rows ? 0 : lane.block_x() % tiles.blocks_of_row * Queries;
+    const int skipped = whole_rows ? 0 : lane.block_x() % of_rows.blocks_of_row * Queries;
     const int left = own_rows.rows * group - skipped, count = left < Queries ? left : Queries;
     const int end = row.position + own_rows.rows - 1;  // the last position visible to any query of the block
     const int oldest = args.window == 0 ? 0 : row.position + 1 - args.window;
@@ -69,52 +72,70 @@ struct AttendRows {
     const int last = split ? begin : last_chunk;
 
     // Keys of the next chunk are loaded while values are weighted, and values while scores are computed.
-    Carried<Lane, Element, Dim, waves> keys, values;
+    Carried<Lane, Element, part, waves> keys, values;
     std::byte* page = table[begin];
-    if (ahead) keys.load(lane, args.dim, head_of(args, page, args.pages.layer.keys, kv_head), end - begin * chunk);
+    if (ahead) keys.load(lane, args.dim, 0, head_of(args, page, args.pages.layer.keys, kv_head), end - begin * chunk);
     float scale = load_scale(lane, args, page, kv_head, end - begin * chunk);
     for (int j = lane.thread(); j < Queries; j += lane.threads()) {
       const int own = (skipped + j) / group, head = kv_head * group + (skipped + j) % group;
       const float slope = args.slopes && j < count ? args.slopes[head] * 1.44269504088896341f : 0.0f;
       const int index = (own_rows.first_row + own) * args.query + head;
-      shared.query[j] = {index, row.position + own, slope, to_of(lane, args, index)};
+      shared.query[j] = {index, row.position + own, slope, own_rows.first_row + own, to_of(lane, args, index)};
       shared.state[j] = {-INFINITY, 0.0f, 0.0f, 0.0f};
     }
     lane.barrier();
-    stage_queries(lane, args, shared, count);
-    const auto key_tiles = lane.tiles_a(shared.kv[wave * 16], row_words);
-    const auto value_tiles = lane.tiles_transposed_a(&shared.kv[0][wave * 8], row_words);
+    stage_queries(lane, args, shared.query, count, shared.q);
+    const auto key_tiles = lane.tiles_a(shared.kv[wave * 16], part_words);
+    const auto value_tiles = lane.tiles_transposed_a(&shared.kv[0][wave * 8], part_words);
     const auto query_tiles = lane.tiles_b(shared.q[0], row_words),
                weight_tiles = lane.tiles_b(shared.score[0], score_words);
-    FragmentC<L> mix[own_tiles][columns];
+    FragmentC<L> mix[tiles][columns];
     clear(mix);
     for (int at = begin; at <= last; ++at) {
       const int limit = end - at * chunk;
-      const Head own_values = head_of(args, page, args.pages.layer.values, kv_head);
+      const Head own_keys = head_of(args, page, args.pages.layer.keys, kv_head),
+                 own_values = head_of(args, page, args.pages.layer.values, kv_head);
       if (ahead) {
-        values.load(lane, args.dim, own_values, limit);
+        values.load(lane, args.dim, 0, own_values, limit);
       } else {
-        keys.load(lane, args.dim, head_of(args, page, args.pages.layer.keys, kv_head), limit);
+        keys.load(lane, args.dim, 0, own_keys, limit);
       }
       std::byte* const next = at < last ? table[at + 1] : nullptr;
-      lane.barrier();
-      keys.store(lane, args.dim, shared.kv, head_of(args, page, args.pages.layer.keys, kv_head), limit);
-      store_scale(lane, shared, scale);
-      lane.barrier();
-      if (!ahead) values.load(lane, args.dim, own_values, limit);
-      score(lane, args, shared, key_tiles, query_tiles, count);
-      lane.barrier();
-      values.store(lane, args.dim, shared.kv, own_values, limit);
-      if (at < last) {
-        page = next;
-        if (ahead) keys.load(lane, args.dim, head_of(args, page, args.pages.layer.keys, kv_head), limit - chunk);
-        scale = load_scale(lane, args, page, kv_head, limit - chunk);
+      FragmentC<L> scores[1][columns];
+      clear(scores);
+      SLM_ROLLED
+      for (int p = 0; p < parts; ++p) {
+        lane.barrier();
+        keys.store(lane, args.dim, p * part, shared.kv, own_keys, limit);
+        if (p == 0) store_scale(lane, shared, scale);
+        lane.barrier();
+        if (p + 1 < parts) {
+          keys.load(lane, args.dim, (p + 1) * part, own_keys, limit);
+        } else if (!ahead) {
+          values.load(lane, args.dim, 0, own_values, limit);
+        }
+        score(lane, args, p, key_tiles, query_tiles, count, scores);
       }
-      for (int j = wave * (Lane::width / 8); j < count; j += waves * (Lane::width / 8)) {
-        weigh(lane, args, shared, at, j + i / 8);
-      }
+      put_scores(lane, shared, count, scores);
       lane.barrier();
-      mix_values(lane, shared, value_tiles, weight_tiles, count, mix);
+      SLM_UNROLL
+      for (int p = 0; p < parts; ++p) {
+        if (p > 0) lane.barrier();
+        values.store(lane, args.dim, p * part, shared.kv, own_values, limit);
+        if (p == 0) {
+          if (at < last) {
+            page = next;
+            if (ahead) keys.load(lane, args.dim, 0, head_of(args, page, args.pages.layer.keys, kv_head), limit - chunk);
+            scale = load_scale(lane, args, page, kv_head, limit - chunk);
+          }
+          for (int j = wave * (Lane::width / 8); j < count; j += waves * (Lane::width / 8)) {
+            weigh(lane, args, shared, at, j + i / 8);
+          }
+        }
+        lane.barrier();
+        if (p + 1 < parts) values.load(lane, args.dim, (p + 1) * part, own_values, limit);
+        mix_values(lane, shared, p, value_tiles, weight_tiles, count, mix);
+      }
     }
 
     SLM_UNROLL
@@ -127,7 +148,7 @@ struct AttendRows {
         const std::int64_t first = shared.query[j].to + L::c_row(i, c);
         const float sum = split ? 1.0f : args.total(shared.state[j], shared.query[j].index);
         SLM_UNROLL
-        for (int own = 0; own < own_tiles; ++own) {
+        for (int own = 0; own < tiles; ++own) {
           const int d = (wave + own * waves) * 16;
           if (d + L::c_row(i, c) >= args.dim) continue;
           to[first + d] = split ? mix[own][n].value[c] : mix[own][n].value[c] / sum;
@@ -179,35 +200,6 @@ struct AttendRows {
     }
   }
 
-  /// Stages queries as halves, padded with zero columns.
-  template <class Lane>
-  static SLM_DEVICE void stage_queries(Lane lane, const Args& args, Shared& shared, int count) {
-    using L = typename Lane::Matrix;
-    constexpr int pairs = Dim / 2;
-    const int used = (count + L::columns - 1) / L::columns * L::columns;
-    if (args.dim % 4 == 0) {
-      for (unsigned item = static_cast<unsigned>(lane.thread()); item < static_cast<unsigned>(used * (pairs / 2));
-           item += static_cast<unsigned>(lane.threads())) {
-        const int j = static_cast<int>(item / (pairs / 2)), d = static_cast<int>(item % (pairs / 2) * 4);
-        Word4 four{};
-        if (j < count && d < args.dim) {
-          four = *args.q.template vector<const Word4>(std::int64_t{shared.query[j].index} * args.dim + d);
-        }
-        *reinterpret_cast<Word2*>(&shared.q[j][d / 2]) = {
-            Lane::template pack2<half_t>(float_of(four.word[0]), float_of(four.word[1])),
-            Lane::template pack2<half_t>(float_of(four.word[2]), float_of(four.word[3]))};
-      }
-    } else {
-      for (int item = lane.thread(); item < used * pairs; item += lane.threads()) {
-        const int j = item / pairs, d = item % pairs * 2;
-        const std::int64_t from = std::int64_t{shared.query[j].index} * args.dim + d;
-        const float low = j < count && d < args.dim ? args.q[from] : 0.0f;
-        const float high = j < count && d + 1 < args.dim ? args.q[from + 1] : 0.0f;
-        shared.q[j][d / 2] = Lane::template pack2<half_t>(low, high);
-      }
-    }
-  }
-
   static SLM_DEVICE Head head_of(const Args& args, std::byte* page, std::int64_t part, int kv_head) {
     return args.pages.template head<Element>(page, part, kv_head);
   }
@@ -232,33 +224,34 @@ struct AttendRows {
     }
   }
 
-  /// score[j][p] = k_p . q_j; a wave takes 16 positions.
-  template <class Lane, class KeyFragments, class QueryFragments>
-  static SLM_DEVICE void score(Lane lane, const Args& args, Shared& shared, KeyFragments keys, QueryFragments queries,
-                               int count) {
-    using L = typename Lane::Matrix;
-    constexpr int columns = Queries / L::columns;
-    const int i = lane.lane_index(), base = lane.wave() * 16;
-    FragmentC<L> sums[1][columns];
-    clear(sums);
+  /// Adds part p of the dimensions to scores[j][position] = k . q_j; a wave takes 16 positions.
+  template <class Lane, class KeyFragments, class QueryFragments, class L, int Columns>
+  static SLM_DEVICE void score(Lane lane, const Args& args, int p, KeyFragments keys, QueryFragments queries, int count,
+                               FragmentC<L> (&scores)[1][Columns]) {
     SLM_UNROLL
-    for (int step = 0; step < Dim / 16; ++step) {
-      if (!ahead && step * 16 >= args.dim) continue;
+    for (int step = 0; step < part / 16; ++step) {
+      const int d = p * part + step * 16;
+      if (!ahead && d >= args.dim) continue;
       const FragmentA<L> a = keys.load(step * 8);
       SLM_UNROLL
-      for (int n = 0; n < columns; ++n) {
+      for (int n = 0; n < Columns; ++n) {
         if (n * L::columns >= count) continue;
-        const FragmentB<L> b = queries.load(n * L::columns * row_words + step * 8);
-        sums[0][n] = lane.template mma<half_t>(a, b, sums[0][n]);
-        if constexpr (Head::scaled) sums[0][n] = lane.template mma<half_t>(minus_bias<L>(), b, sums[0][n]);
+        const FragmentB<L> b = queries.load(n * L::columns * row_words + d / 2);
+        scores[0][n] = lane.template mma<half_t>(a, b, scores[0][n]);
+        if constexpr (Head::scaled) scores[0][n] = lane.template mma<half_t>(minus_bias<L>(), b, scores[0][n]);
       }
     }
+  }
+
+  template <class Lane, class L, int Columns>
+  static SLM_DEVICE void put_scores(Lane lane, Shared& shared, int count, const FragmentC<L> (&scores)[1][Columns]) {
+    const int i = lane.lane_index(), base = lane.wave() * 16;
     SLM_UNROLL
-    for (int n = 0; n < columns; ++n) {
+    for (int n = 0; n < Columns; ++n) {
       if (n * L::columns >= count) continue;
       SLM_UNROLL
       for (int c = 0; c < L::c_floats; ++c) {
-        shared.score[n * L::columns + L::c_column(i, c)][base + L::c_row(i, c)] = bits_of(sums[0][n].value[c]);
+        shared.score[n * L::columns + L::c_column(i, c)][base + L::c_row(i, c)] = bits_of(scores[0][n].value[c]);
       }
     }
   }
@@ -317,13 +310,13 @@ struct AttendRows {
     if (part == 0) shared.state[j].merge(largest, sum);
   }
 
-  /// mix = mix * keep + V^T p * take, for a wave's dimensions.
+  /// mix = mix * keep + V^T weights * take, for a wave's dimensions of part p.
   template <class Lane, class ValueFragments, class WeightFragments, class L, int Own, int Columns>
-  static SLM_DEVICE void mix_values(Lane lane, Shared& shared, ValueFragments values, WeightFragments weights,
+  static SLM_DEVICE void mix_values(Lane lane, Shared& shared, int p, ValueFragments values, WeightFragments weights,
                                     int count, FragmentC<L> (&mix)[Own][Columns]) {
-    const int i = lane.lane_index();
-    FragmentC<L> part[Own][Columns];
-    clear(part);
+    const int i = lane.lane_index(), first = p * part_tiles;
+    FragmentC<L> added[part_tiles][Columns];
+    clear(added);
     SLM_UNROLL
     for (int step = 0; step < chunk / 16; ++step) {
       FragmentB<L> b[Columns];
@@ -332,13 +325,13 @@ struct AttendRows {
         if (n * L::columns < count) b[n] = weights.load(n * L::columns * score_words + step * 8);
       }
       SLM_UNROLL
-      for (int own = 0; own < Own; ++own) {
-        const FragmentA<L> a = values.load(step * 16 * row_words + own * waves * 8);
+      for (int own = 0; own < part_tiles; ++own) {
+        const FragmentA<L> a = values.load(step * 16 * part_words + own * waves * 8);
         SLM_UNROLL
         for (int n = 0; n < Columns; ++n) {
           if (n * L::columns >= count) continue;
-          part[own][n] = lane.template mma<half_t>(a, b[n], part[own][n]);
-          if constexpr (Head::scaled) part[own][n] = lane.template mma<half_t>(minus_bias<L>(), b[n], part[own][n]);
+          added[own][n] = lane.template mma<half_t>(a, b[n], added[own][n]);
+          if constexpr (Head::scaled) added[own][n] = lane.template mma<half_t>(minus_bias<L>(), b[n], added[own][n]);
         }
       }
     }
@@ -349,8 +342,9 @@ struct AttendRows {
       for (int c = 0; c < L::c_floats; ++c) {
         const AttentionState& state = shared.state[n * L::columns + L::c_column(i, c)];
         SLM_UNROLL
-        for (int own = 0; own < Own; ++own) {
-          mix[own][n].value[c] = fmaf(mix[own][n].value[c], state.keep, part[own][n].value[c] * state.take);
+        for (int own = 0; own < part_tiles; ++own) {
+          float& sum = mix[first + own][n].value[c];
+          sum = fmaf(sum, state.keep, added[own][n].value[c] * state.take);
         }
       }
     }

@@ -33,7 +33,7 @@ struct AttentionState {
 };
 
 struct AttentionArgs {
-  Memory<const float> q;  // [count, query * dim]
+  Memory<const float> q;  // [count, query * dim], rows q_stride elements apart
   KvPages pages;
   Memory<float> out;                     // [count, query * dim]
   Memory<const StepRow> rows;            // [count]
@@ -43,6 +43,7 @@ struct AttentionArgs {
   Memory<float> partial;                 // [count, query, chunks, dim + 2]; used if split
   Memory<int> tickets;                   // [kv * blocks of x], zero between launches; used if split
   int count, query, kv, dim;
+  int q_stride;
   int group;                // query heads per KV head
   int window;               // 0: none
   float scale;              // factor of q . k, times log2(e)
@@ -82,8 +83,41 @@ struct AttentionQuery {
   int index;        // index in [rows, query]
   int position;     // of its row
   float slope;      // ALiBi slope times log2(e)
+  int row;          // of the step
   std::int64_t to;  // offset of its results in `out`, or in `partial`
+
+  /// Offset of the query in `q`.
+  SLM_DEVICE std::int64_t from(const AttentionArgs& args) const {
+    return std::int64_t{index} * args.dim + std::int64_t{row} * (args.q_stride - args.query * args.dim);
+  }
 };
+
+/// Stages queries as halves, padded with zero columns. q [Queries, words of a row]
+template <class Lane, int Queries, int Words>
+SLM_DEVICE void stage_queries(Lane lane, const AttentionArgs& args, const AttentionQuery (&query)[Queries], int count,
+                              std::uint32_t (&q)[Queries][Words]) {
+  using L = typename Lane::Matrix;
+  constexpr int pairs = Words - 4;
+  const int used = (count + L::columns - 1) / L::columns * L::columns;
+  if (args.dim % 4 == 0) {
+    for (unsigned item = static_cast<unsigned>(lane.thread()); item < static_cast<unsigned>(used * (pairs / 2));
+         item += static_cast<unsigned>(lane.threads())) {
+      const int j = static_cast<int>(item / (pairs / 2)), d = static_cast<int>(item % (pairs / 2) * 4);
+      Word4 four{};
+      if (j < count && d < args.dim) four = *args.q.template vector<const Word4>(query[j].from(args) + d);
+      *reinterpret_cast<Word2*>(&q[j][d / 2]) = {
+          Lane::template pack2<half_t>(float_of(four.word[0]), float_of(four.word[1])),
+          Lane::template pack2<half_t>(float_of(four.word[2]), float_of(four.word[3]))};
+    }
+  } else {
+    for (int item = lane.thread(); item < used * pairs; item += lane.threads()) {
+      const int j = item / pairs, d = item % pairs * 2;
+      const float low = j < count && d < args.dim ? args.q[query[j].from(args) + d] : 0.0f;
+      const float high = j < count && d + 1 < args.dim ? args.q[query[j].from(args) + d + 1] : 0.0f;
+      q[j][d / 2] = Lane::template pack2<half_t>(low, high);
+    }
+  }
+}
 
 /// A fragment filled with the negative bias of int8 codes.
 template <class L>
@@ -94,7 +128,8 @@ SLM_DEVICE FragmentA<L> minus_bias() {
   return a;
 }
 
-/// Transfers keys or values of a page from device memory to shared memory, eight elements per thread and position.
+/// Transfers keys or values of a page from device memory to shared memory, eight elements per thread and position: Dim
+/// dimensions of each head from `first` on.
 /// Positions after the last one are unwritten and are replaced by the last one's values: their weight is zero, but zero
 /// times a stale NaN would be NaN. Dimensions that a head lacks are filled with other values: they multiply zeros of
 /// the query, or their results are unused.
@@ -105,13 +140,13 @@ struct Carried {
   static constexpr int row_words = Dim / 2 + 4;  // in shared memory: eight rows map to different banks
   typename Head::Eight eight[count];
 
-  SLM_DEVICE void load(Lane lane, int dim, const Head& from, int last) {
+  SLM_DEVICE void load(Lane lane, int dim, int first, const Head& from, int last) {
     if (dim % 8 != 0) {  // initialised, or the compiler keeps the old values alive
       SLM_UNROLL
       for (int k = 0; k < count; ++k) eight[k] = {};
       return;
     }
-    const int octet = octet_of(lane) * 8, d = octet < dim ? octet : 0;
+    const int octet = first + octet_of(lane) * 8, d = octet < dim ? octet : 0;
     const int most = (last < chunk ? last : chunk - 1) * dim + d, step = at_once * dim;
     int index = position_of(lane) * dim + d;
     SLM_UNROLL
@@ -121,8 +156,9 @@ struct Carried {
     }
   }
 
-  SLM_DEVICE void store(Lane lane, int dim, std::uint32_t (&to)[chunk][row_words], const Head& from, int last) const {
-    if (dim % 8 != 0) return store_numbers(lane, dim, to, from, last);
+  SLM_DEVICE void store(Lane lane, int dim, int first, std::uint32_t (&to)[chunk][row_words], const Head& from,
+                        int last) const {
+    if (dim % 8 != 0) return store_numbers(lane, dim, first, to, from, last);
     const int octet = octet_of(lane), p = position_of(lane);
     SLM_UNROLL
     for (int k = 0; k < count; ++k) {
@@ -137,13 +173,13 @@ struct Carried {
   }
 
   /// For heads without vector access: element by element, padded with zeros.
-  static SLM_DEVICE void store_numbers(Lane lane, int dim, std::uint32_t (&to)[chunk][row_words], const Head& from,
-                                       int last) {
+  static SLM_DEVICE void store_numbers(Lane lane, int dim, int first, std::uint32_t (&to)[chunk][row_words],
+                                       const Head& from, int last) {
     constexpr int words = Dim / 2;
     for (int item = lane.thread(); item < chunk * words; item += lane.threads()) {
-      const int slot = item / words, d = item % words * 2, p = slot < last ? slot : last;
+      const int slot = item / words, word = item % words, d = first + word * 2, p = slot < last ? slot : last;
       const float low = d < dim ? from.at(p * dim + d) : 0.0f, high = d + 1 < dim ? from.at(p * dim + d + 1) : 0.0f;
-      to[slot][d / 2] = Lane::template pack2<half_t>(low, high);
+      to[slot][word] = Lane::template pack2<half_t>(low, high);
     }
   }
 };

@@ -59,17 +59,17 @@ struct AddToRows {
 /// out = activation(sum + bias) / divisor
 struct Activated {
   struct Args {
-    Memory<float> out;            // [rows, width]
+    Memory<float> out;            // [rows, width], rows `stride` elements apart
     Memory<const float> bias;     // [width]; may be empty
     Memory<const float> divisor;  // [width]; may be empty
-    int width;
+    int width, stride;
     Activation activation;
   };
   static SLM_DEVICE void one(const Args& args, int output, int row, float v) {
     if (output >= args.width) return;
     if (args.bias) v += args.bias[output];
     v = activate(args.activation, v);
-    args.out[std::int64_t{row} * args.width + output] = args.divisor ? v / args.divisor[output] : v;
+    args.out[std::int64_t{row} * args.stride + output] = args.divisor ? v / args.divisor[output] : v;
   }
   static SLM_DEVICE void apply(const Args& args, const Panel& panel, int i, int row, float a, float b) {
     one(args, panel.a * tile_height + i, row, a);
@@ -97,12 +97,13 @@ struct Gated {
 
 /// Destinations of queries, keys and values.
 struct QkvArgs {
-  Memory<float> q;  // [rows, query * dim]
+  Memory<float> q;  // [rows, query * dim], rows q_stride elements apart
   KvPages pages;
   Memory<const StepRow> rows;                // [rows]
   Memory<const float> inverse_frequency[2];  // [rotating / 2]; may be empty
   Memory<const float> bias;                  // [(query + 2 * kv) * dim]; may be empty
   int query, kv, dim;
+  int q_stride;
   int rotating;  // leading dimensions of a head
   float factor;  // factor of cosines and sines
   float clip;    // 0: none
@@ -112,7 +113,7 @@ struct QkvArgs {
   SLM_DEVICE void put(int o, int row, float v) const { put(rows[row], o, row, v); }
   SLM_DEVICE void put(const StepRow& of, int o, int row, float v) const {
     if (o < query * dim) {
-      q[std::int64_t{row} * query * dim + o] = v;
+      q[std::int64_t{row} * q_stride + o] = v;
     } else if (of.sequence >= 0) {
       const int at = of.position % page_positions * dim + o % dim;
       if (pages.format == KvFormat::bf16) {

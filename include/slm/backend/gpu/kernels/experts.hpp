@@ -169,7 +169,7 @@ struct RouteRows {
     return static_cast<int>(-lane.wave_max(-static_cast<float>(own), where));  // exact: small integers
   }
 
-  /// Leaves the experts of the groups with the largest sums of their two best marks.
+  /// Leaves the experts of the groups with the largest sums of their two best marks, or with the best marks.
   template <class Lane>
   static SLM_DEVICE void keep_groups(Lane lane, const Args& args, Shared& shared) {
     const int groups = args.settings.groups, size = args.experts / groups;
@@ -181,7 +181,7 @@ struct RouteRows {
         second = fmaxf(second, fminf(first, mark));
         first = fmaxf(first, mark);
       }
-      sums[g] = first + second;
+      sums[g] = args.settings.by_best ? first : first + second;
     }
     lane.wave_barrier();
     for (int g = lane.lane_index(); g < groups; g += Lane::width) {
@@ -294,31 +294,48 @@ struct ActivateExperts {
   }
 };
 
-/// x += factor * the weighted sum of the results of a row's experts, by ascending index.
+/// x += factor * norm(the weighted sum of the results of a row's experts, by ascending index).
 struct AddExperts {
   struct Args {
     Memory<const float> results;  // [count, of_row, width]
     Memory<const float> weights;  // [count, of_row]
     Memory<const int> chosen;     // [count, of_row]
+    Memory<float> sums;           // [count, width]; used with a norm
     Memory<float> x;              // [count, width]
     int count, of_row, width;
+    NormArgs norm;
     float factor;
   };
-  struct Shared {};
-  static constexpr int max_block = 256;
-  static Grid grid(const Args& args, int) { return {.x = args.count, .threads = 256}; }
+  struct Shared {
+    BlockSums sums;
+  };
+  static constexpr int max_block = block_threads;
+  static Grid grid(const Args& args, int) { return {.x = args.count, .threads = block_threads}; }
   template <class Lane>
-  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
-    const std::int64_t row = lane.block_x();
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
+    const int row = lane.block_x();
+    const std::int64_t first = std::int64_t{row} * args.width, first_place = std::int64_t{row} * args.of_row;
+    const bool norms = args.norm.kind != NormKind::none;
     for (int k = lane.thread(); k < args.width; k += lane.threads()) {
       float sum = 0;
       for (int j = 0; j < args.of_row; ++j) {
-        const std::int64_t place = row * args.of_row + j;
+        const std::int64_t place = first_place + j;
         if (args.chosen[place] < 0) continue;
         sum = fmaf(args.weights[place], args.results[place * args.width + k], sum);
       }
-      float& x = args.x[row * args.width + k];
-      x = fmaf(args.factor, sum, x);
+      if (norms) {
+        args.sums[first + k] = sum;
+      } else {
+        args.x[first + k] = fmaf(args.factor, sum, args.x[first + k]);
+      }
+    }
+    if (!norms) return;
+    lane.barrier();
+    row_statistics(lane, Rows{{args.sums.data, args.sums.size}, args.width, args.count}, args.norm, row, 1,
+                   shared.sums);
+    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
+      const float v = normalized(args.sums[first + k], k, shared.sums.row[0], args.norm);
+      args.x[first + k] = fmaf(args.factor, v, args.x[first + k]);
     }
   }
 };

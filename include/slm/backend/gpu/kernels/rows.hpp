@@ -46,6 +46,7 @@ struct OwnRows {
 };
 
 /// x[r] = table[token] + positions[position + offset], or table[position + offset]; rows of other ranks are skipped.
+/// Tokens beyond the table have its first row.
 template <class Format>
 struct Embed {
   struct Args {
@@ -64,8 +65,9 @@ struct Embed {
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
     const int row = lane.block_x(), width = args.table.in;
-    const int token = args.own.place(args.which.of(args.rows[row]));
-    if (token == OwnRows::elsewhere) return;
+    const int place_of_row = args.own.place(args.which.of(args.rows[row]));
+    if (place_of_row == OwnRows::elsewhere) return;
+    const int token = place_of_row < args.table.out ? place_of_row : 0;
     const std::int64_t place = std::int64_t{args.rows[row].position + args.which.offset} * width;
     const std::int64_t tile = token / tile_height * args.table.stride;
     for (int k = lane.thread(); k < width; k += lane.threads()) {
@@ -111,8 +113,8 @@ struct SelectRows {
 /// x = norm(x)
 struct NormalizeRows {
   struct Args {
-    Memory<float> x;  // [rows, width]
-    int width, rows;
+    Memory<float> x;  // [rows, width], rows `stride` elements apart
+    int width, rows, stride;
     NormArgs norm;
   };
   struct Shared {
@@ -122,12 +124,11 @@ struct NormalizeRows {
   static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = block_threads}; }
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
-    const int row = lane.block_x();
-    row_statistics(lane, Rows{{args.x.data, args.x.size}, args.width, args.rows}, args.norm, row, 1, shared.sums);
-    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
-      float& v = args.x[std::int64_t{row} * args.width + k];
-      v = normalized(v, k, shared.sums.row[0], args.norm);
-    }
+    const Memory<float> x = args.x.part(std::int64_t{lane.block_x()} * args.stride, args.width);
+    const bool aligned = reinterpret_cast<std::uintptr_t>(x.data) % sizeof(Word4) == 0;
+    row_statistics(lane, Rows{{x.data, x.size}, args.width, 1}, args.norm, 0, 1, shared.sums, Where::here(), aligned);
+    for (int k = lane.thread(); k < args.width; k += lane.threads())
+      x[k] = normalized(x[k], k, shared.sums.row[0], args.norm);
   }
 };
 
@@ -145,6 +146,25 @@ struct ScaleRows {
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
     const std::int64_t row = lane.block_x();
     for (int k = lane.thread(); k < args.width; k += lane.threads()) args.x[row * args.width + k] *= args.factor;
+  }
+};
+
+/// x *= factors
+struct MultiplyRows {
+  struct Args {
+    Memory<float> x;              // [rows, width]
+    Memory<const float> factors;  // [rows, width], rows `stride` elements apart
+    int width, rows, stride;
+  };
+  struct Shared {};
+  static constexpr int max_block = 256;
+  static Grid grid(const Args& args, int) { return {.x = args.rows, .threads = 256}; }
+  template <class Lane>
+  SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
+    const std::int64_t row = lane.block_x();
+    for (int k = lane.thread(); k < args.width; k += lane.threads()) {
+      args.x[row * args.width + k] *= args.factors[row * args.stride + k];
+    }
   }
 };
 
@@ -194,12 +214,17 @@ struct GateRows {
 };
 
 struct ShapeQkvArgs {
-  Memory<const float> projected;  // [rows, (query + 2 * kv) * dim], with bias, not clipped
+  Memory<const float> projected;  // [rows, width], q | k | v with bias, not clipped; may be the memory of q
   QkvArgs to;                     // without bias
   NormArgs query_norm, key_norm;  // kind none: no norm
+  NormArgs value_norm;            // of each head
   QkNorm over;
-  int rows;
+  int rows, width;
+  int parts;          // see qkv_parts()
   bool clips_normed;  // queries and keys are clipped after the norm
+
+  /// Queries, keys and values that are stored. Values without a place of their own are the keys.
+  int stored_parts() const { return parts == 1 ? 1 : to.pages.layer.values != to.pages.layer.keys ? 3 : 2; }
 };
 
 /// Finishes queries, keys and values of any shape, with head norms, in any format, from a stored product. NormRotated:
@@ -211,7 +236,9 @@ struct ShapeQkvRows {
     BlockSums sums;
   };
   static constexpr int max_block = block_threads, least_blocks = 4;
-  static Grid grid(const Args& args, int) { return {.x = args.rows, .y = 3, .threads = block_threads}; }
+  static Grid grid(const Args& args, int) {
+    return {.x = args.rows, .y = args.stored_parts(), .threads = block_threads};
+  }
 
   template <class Lane>
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared& shared) const {
@@ -219,8 +246,9 @@ struct ShapeQkvRows {
     const int row = lane.block_x(), part = lane.block_y(), dim = to.dim;
     const int heads = part == 0 ? to.query : to.kv;
     const int first = part == 0 ? 0 : part == 1 ? to.query * dim : (to.query + to.kv) * dim;
-    const std::int64_t base = std::int64_t{row} * (to.query + 2 * to.kv) * dim + first;
-    const NormArgs norm = part == 0 ? args.query_norm : part == 1 ? args.key_norm : NormArgs{};
+    const int source = part == 2 && args.parts == 2 ? to.query * dim : first;  // values may be keys as they are
+    const std::int64_t base = std::int64_t{row} * args.width + source;
+    const NormArgs norm = part == 0 ? args.query_norm : part == 1 ? args.key_norm : args.value_norm;
     const int half = part == 2 ? 0 : to.rotating / 2;
     const bool clips_normed = args.clips_normed && part != 2;
     const auto value = [&](int o) {
@@ -229,7 +257,7 @@ struct ShapeQkvRows {
     };
 
     const StepRow of = to.rows[row];
-    const bool all_heads = !NormRotated && args.over == QkNorm::whole;
+    const bool all_heads = !NormRotated && args.over == QkNorm::whole && part != 2;
     // Passes the elements of a head to use(d, v), each to one lane of the wave, after the rotation of change(d).
     const auto each_rotated = [&](const auto& change, const auto& use) {
       for (int d = lane.lane_index(); d < dim; d += Lane::width) {

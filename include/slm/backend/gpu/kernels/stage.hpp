@@ -46,9 +46,11 @@ struct RowStatistics {
   float mean, scale;
 };
 
-/// Loads eight values of a row from `k` on, zero after its end. at: their offset.
-SLM_DEVICE void load8_at(const Memory<const float>& data, std::int64_t at, int width, int k, float (&v)[8]) {
-  if (width % 4 == 0 && k + 8 <= width) {
+/// Loads eight values of a row from `k` on, zero after its end. at: their offset. aligned: whether rows of a width
+/// divisible by four are at multiples of 16 bytes.
+SLM_DEVICE void load8_at(const Memory<const float>& data, std::int64_t at, int width, int k, float (&v)[8],
+                         bool aligned = true) {
+  if (aligned && width % 4 == 0 && k + 8 <= width) {
     SLM_UNROLL
     for (int half = 0; half < 2; ++half) {
       const Word4 four = *data.vector<const Word4>(at + 4 * half);
@@ -71,10 +73,10 @@ struct BlockSums {
 };
 
 /// Fills shared.row for rows first .. first + count of `rows`. Ends with a barrier. Called by all block_threads
-/// threads.
+/// threads. aligned: see load8_at().
 template <class Lane>
 SLM_DEVICE void row_statistics(Lane lane, const Rows& rows, const NormArgs& norm, int first, int count,
-                               BlockSums& shared, Where where = Where::here()) {
+                               BlockSums& shared, Where where = Where::here(), bool aligned = true) {
   const int t = lane.thread();
   if (t < vector_rows) shared.row[t] = {0.0f, 1.0f};
   if (norm.kind == NormKind::none) {
@@ -87,7 +89,7 @@ SLM_DEVICE void row_statistics(Lane lane, const Rows& rows, const NormArgs& norm
       float sum = 0;
       for (int k = t * 8; k < rows.width; k += block_threads * 8) {
         float v[8];
-        load8(rows.data, first + r, rows.width, k, v);
+        load8_at(rows.data, rows.begin(first + r) + k, rows.width, k, v, aligned);
         if (k + 8 > rows.width) {
           SLM_UNROLL
           for (int i = 0; i < 8; ++i) v[i] = k + i < rows.width ? v[i] : mean;

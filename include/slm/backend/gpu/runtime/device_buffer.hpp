@@ -19,9 +19,12 @@ template <class T>
 Memory<T> memory(T* data, std::int64_t size) {
   return {data, data == nullptr ? 0 : size};
 }
+/// From the first element of a view to the last one.
 template <class T, int Rank>
 Memory<T> memory(View<T, Rank> view) {
-  return {view.data, view.size()};
+  std::int64_t size = view.size() == 0 ? 0 : 1;
+  for (int axis = 0; size != 0 && axis < Rank; ++axis) size += (view.extent(axis) - 1) * view.stride(axis);
+  return {view.data, size};
 }
 
 template <class T, Runtime R>

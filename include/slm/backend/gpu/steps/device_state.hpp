@@ -88,8 +88,9 @@ struct DeviceState {
   }
 
   static void check(const Heads& heads) {
-    if (heads.dim <= 256) return;
-    throw Error("gpu.head-dim", text("heads of ", heads.dim, " dimensions, at most 256 are supported on a GPU"),
+    if (heads.dim <= most_head_dim) return;
+    throw Error("gpu.head-dim",
+                text("heads of ", heads.dim, " dimensions, at most ", most_head_dim, " are supported on a GPU"),
                 "Run this model on the backend cpu");
   }
 

@@ -12,6 +12,7 @@
 #include "slm/backend/gpu/kernels/experts.hpp"
 #include "slm/backend/gpu/kernels/shares.hpp"
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
+#include "slm/backend/gpu/steps/step_arguments.hpp"
 #include "slm/backend/mixture.hpp"
 #include "slm/core/view.hpp"
 
@@ -192,10 +193,12 @@ void run_experts(State& state, const Mixture<Matrix, Router>& mixture, const Exp
   state.template launch<AddExperts>({.results = parts.results,
                                      .weights = parts.weights,
                                      .chosen = parts.chosen,
+                                     .sums = parts.normed,
                                      .x = to,
                                      .count = x.count,
                                      .of_row = of_row,
                                      .width = hidden,
+                                     .norm = norm_args(mixture.output_norm, hidden),
                                      .factor = factor});
 }
 

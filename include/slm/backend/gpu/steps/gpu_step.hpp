@@ -23,7 +23,9 @@
 #include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/steps/device_state.hpp"
 #include "slm/backend/gpu/steps/expert_step.hpp"
+#include "slm/backend/gpu/steps/latent_step.hpp"
 #include "slm/backend/gpu/steps/recurrent_step.hpp"
+#include "slm/backend/gpu/steps/row_operations.hpp"
 #include "slm/backend/gpu/steps/step_arguments.hpp"
 #include "slm/backend/gpu/steps/step_graphs.hpp"
 
@@ -31,7 +33,7 @@ namespace slm { inline namespace v0_1 { namespace gpu {
 
 /// Owns the device until destroyed. Rows are padded to a shape that may be recorded. Members: the concept StepOf.
 template <class State>
-class GpuStep {
+class GpuStep : public RowOperations<GpuStep<State>> {
  public:
   using Rows = View<float, 2>;
   using ConstRows = View<const float, 2>;
@@ -87,7 +89,8 @@ class GpuStep {
            QkvShaping shaping = {}) {
     const int rotating = rope.rotating(heads.dim);
     const bool whole_tiles = rotating == 0 || (rotating % 32 == 0 && heads.dim % tile_height == 0 && !rope.pairs);
-    if (shaping.norm == QkNorm::none && whole_tiles && plan_.format != KvFormat::int8) {
+    const bool all_parts = qkv_parts(linear.weight.out, heads) == 3 && shaping.value.kind == NormKind::none;
+    if (shaping.norm == QkNorm::none && whole_tiles && all_parts && plan_.format != KvFormat::int8) {
       Panels panels{.tiles = linear.weight.tiles().tiles()};
       if (rotating != 0) {
         panels.groups = heads.query + heads.kv;
@@ -102,15 +105,10 @@ class GpuStep {
     finish_qkv(stored(x, norm, linear), rope, heads, layer, q, shaping);
   }
 
-  /// Finishes qkv after its product: projected [rows, q | k | v]
+  /// Finishes qkv after its product: projected [rows, q | k | v]; q may be its first columns.
   void finish_qkv(Rows projected, Rope rope, Heads heads, KvLayer layer, Rows q, QkvShaping shaping = {}) {
-    const ShapeQkvArgs args{.projected = memory(ConstRows(projected)),
-                            .to = qkv_args(pages(heads, layer), rows_, rope, heads, q, shaping),
-                            .query_norm = norm_args(shaping, shaping.query, heads.query, heads.dim),
-                            .key_norm = norm_args(shaping, shaping.key, heads.kv, heads.dim),
-                            .over = shaping.norm,
-                            .rows = static_cast<int>(projected.extent(0)),
-                            .clips_normed = shaping.clips_normed};
+    const QkvArgs to = qkv_args(pages(heads, layer), rows_, rope, heads, q, shaping);
+    const ShapeQkvArgs args = shape_qkv_args(projected, to, heads, shaping);
     if (shaping.norm != QkNorm::rotated) return launch<ShapeQkv>(args);
     launch<ShapeRotatedQkv>(args);
   }
@@ -131,6 +129,7 @@ class GpuStep {
                        .query = heads.query,
                        .kv = heads.kv,
                        .dim = heads.dim,
+                       .q_stride = static_cast<int>(q.stride(0)),
                        .group = heads.query / heads.kv,
                        .window = attention.window,
                        .scale = attention.scale_at(0, heads.dim) * log2e,
@@ -144,8 +143,10 @@ class GpuStep {
           attend_with<64, Element>(args);
         } else if (heads.dim <= 128) {
           attend_with<128, Element>(args);
-        } else {
+        } else if (heads.dim <= 256) {
           attend_with<256, Element>(args);
+        } else {
+          attend_with<most_head_dim, Element>(args);
         }
       }
     });
@@ -158,15 +159,6 @@ class GpuStep {
                         .bias = memory(linear.bias, linear.weight.out),
                         .width = static_cast<int>(linear.weight.out),
                         .factor = factor});
-  }
-
-  void scale(Rows x, float factor) {
-    launch<ScaleRows>({memory(x), static_cast<int>(x.extent(1)), static_cast<int>(x.extent(0)), factor});
-  }
-
-  void add(ConstRows branch, Norm norm, Rows x) {
-    const int width = static_cast<int>(x.extent(1));
-    launch<AddNormedRows>({memory(branch), memory(x), width, static_cast<int>(x.extent(0)), norm_args(norm, width)});
   }
 
   template <class Matrix>
@@ -193,28 +185,26 @@ class GpuStep {
     store(x, norm, linear, out, activation, divisor);
   }
 
-  /// See MixesExperts and SharesExperts; without the norms of experts beside an MLP.
+  /// See MixesExperts and SharesExperts.
   template <class Matrix, class Router, class Shares = WholeExperts>
   void add_mixture(ConstRows x, Norm norm, const Mixture<Matrix, Router>& mixture, Rows to, float factor = 1,
                    const Shares& shares = {}) {
     const gpu::Rows in{memory(x), static_cast<int>(x.extent(1)), static_cast<int>(x.extent(0))};
     const ExpertMemory parts = state_->expert_memory(mixture.widths(), in.count);
-    store(x, norm, Linear{held_of(mixture.router), mixture.router_bias}, parts.logits);
+    store(x, mixture.router_norm.value_or(norm), Linear{held_of(mixture.router), mixture.router_bias}, parts.logits);
     if (mixture.shared_gate != nullptr) store(x, norm, Linear{held_of(*mixture.shared_gate)}, parts.shared_gate);
     run_experts(*state_, mixture, parts, in, norm_args(norm, in.width), rows_, memory(to), factor, shares);
+  }
+
+  /// See AttendsLatents.
+  template <class Matrix>
+  void multiply_heads(ConstRows x, const Matrix& weight, int heads, Rows out) {
+    run_head_products(*state_, x, weight, heads, out);
   }
 
   /// See RecurrentStep.
   void recur(Rows projected, const Recurrence& recurrence, std::int64_t state, Rows out) {
     run_recurrence(*state_, recurrence_args(recurrence, on_device_, shape_.sequences, projected, state, out));
-  }
-  void gate(Rows x, ConstRows by) {
-    launch<GateBySigmoid>({memory(x), memory(by), static_cast<int>(x.extent(1)), static_cast<int>(x.extent(0))});
-  }
-
-  void normalize(Rows x, Norm norm) {
-    const int width = static_cast<int>(x.extent(1));
-    launch<NormalizeRows>({memory(x), width, static_cast<int>(x.extent(0)), norm_args(norm, width)});
   }
 
   void select(ConstRows x, Rows out) {
@@ -265,6 +255,8 @@ class GpuStep {
   }
 
  private:
+  friend class RowOperations<GpuStep>;
+
   template <class K>
   void launch(const typename K::Args& args) {
     state_->template launch<K>(args);
@@ -340,6 +332,7 @@ class GpuStep {
                         .bias = memory(linear.bias, linear.weight.out),
                         .divisor = memory(divisor, linear.weight.out),
                         .width = static_cast<int>(linear.weight.out),
+                        .stride = static_cast<int>(out.stride(0)),
                         .activation = activation});
   }
 
@@ -362,9 +355,11 @@ class GpuStep {
 
   template <int Dim, class Element>
   void attend_with(AttentionArgs& args) {
-    if (args.cap != 0 || args.temperature != 0)
-      return attend_by<AttendAdjusted<Dim, Element>, AttendAdjusted<Dim, Element>>(args);
-    attend_by<Attend<Dim, 16, Element>, Attend<Dim, Dim <= 128 ? 32 : 16, Element>>(args);
+    if constexpr (Dim <= 256) {
+      if (args.cap == 0 && args.temperature == 0)
+        return attend_by<Attend<Dim, 16, Element>, Attend<Dim, Dim <= 128 ? 32 : 16, Element>>(args);
+    }
+    attend_by<AttendAdjusted<Dim, Element>, AttendAdjusted<Dim, Element>>(args);
   }
 
   template <class Few, class Many>

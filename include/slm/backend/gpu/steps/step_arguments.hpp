@@ -6,6 +6,7 @@
 #include "slm/backend/concept.hpp"
 #include "slm/backend/gpu/kernels/epilogues.hpp"
 #include "slm/backend/gpu/kernels/product.hpp"
+#include "slm/backend/gpu/kernels/rows.hpp"
 #include "slm/backend/gpu/kernels/stage.hpp"
 #include "slm/backend/gpu/kernels/step_rows.hpp"
 #include "slm/backend/gpu/runtime/device_buffer.hpp"
@@ -46,10 +47,26 @@ inline QkvArgs qkv_args(const KvPages& pages, Memory<const StepRow> rows, const 
           .query = heads.query,
           .kv = heads.kv,
           .dim = heads.dim,
+          .q_stride = static_cast<int>(q.stride(0)),
           .rotating = rotating,
           .factor = rope.factor,
           .clip = shaping.clip,
           .pairs = rope.pairs};
+}
+
+/// The rest of qkv after its product. to: without bias
+inline ShapeQkvArgs shape_qkv_args(View<const float, 2> projected, const QkvArgs& to, const Heads& heads,
+                                   const QkvShaping& shaping) {
+  return {.projected = memory(projected),
+          .to = to,
+          .query_norm = norm_args(shaping, shaping.query, heads.query, heads.dim),
+          .key_norm = norm_args(shaping, shaping.key, heads.kv, heads.dim),
+          .value_norm = norm_args(shaping.value, heads.dim),
+          .over = shaping.norm,
+          .rows = static_cast<int>(projected.extent(0)),
+          .width = static_cast<int>(projected.extent(1)),
+          .parts = qkv_parts(projected.extent(1), heads),
+          .clips_normed = shaping.clips_normed};
 }
 
 /// Panels of tiles whose outputs are finished one by one.

@@ -5,7 +5,7 @@
 //
 //  form              Vectors, Tiles: few rows (waves divide the depth) or many (waves divide the outputs)
 //
-//  head dimension    64, 128, 256: registers of attention; a smaller head is padded with zeros
+//  head dimension    64, 128, 256, 576: registers of attention; a smaller head is padded with zeros
 //
 //  query tile        16, 32: attention for few rows and for many
 //
@@ -30,6 +30,9 @@ inline constexpr int vector_rows = 8;
 
 /// Positions per step of attention. Every split of a sequence is at a multiple of it.
 inline constexpr int chunk = 64;
+
+/// Dimensions of the widest heads of attention, those of latents of 512 numbers and rotated keys of 64.
+inline constexpr int most_head_dim = 576;
 
 /// How a format is computed.
 ///  Element     of the matrix unit
