@@ -1,14 +1,16 @@
-// Speculation with a 7B-shaped four-bit target and an AMD-135M-shaped four-bit draft, random weights, under a forced
-// acceptance: the draft model does its work and what it proposes is the target's own next token with the given
-// probability, else another. Plain decoding beside it in turn; both give the same text.
-//   build/cpu/bin/bench-int4_speculative --benchmark_filter='acceptance:70'
+// Speculation with four-bit pairs of random weights under a forced acceptance: the draft model does its work and what
+// it proposes is the target's own next token with the given probability, else another. Plain decoding beside it in
+// turn; both give the same text. The pairs have the shapes of CodeLlama-7B and AMD-Llama-135M, of Qwen3.5-4B and 0.8B,
+// and of dense models with the layers and the number of weights of these two.
+//   build/cpu/bin/bench-int4_speculative --benchmark_filter='qwen3.5.*draft_length:4/threads:2/activations:8'
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "bench/device/random_weights.hpp"
@@ -18,6 +20,7 @@
 #include "slm/core/usable_cores.hpp"
 #include "slm/decode/autoregressive.hpp"
 #include "slm/decode/speculative.hpp"
+#include "slm/io/families/qwen.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"
 
@@ -31,13 +34,49 @@ using Int4Model = Model<Dynamic, AwqInt4<>, backend::Cpu>;
 
 /// A model and its weights.
 struct RandomModel {
-  RandomModel(std::string name, const ModelConfig& shape, const backend::Cpu& device)
-      : weights({.model = std::move(name), .format = "w4a16", .shape = shape}, cache_tokens, true),
-        model(Dynamic{shape}, weights.checkpoint(), device, {.context = cache_tokens}) {}
+  RandomModel(const bench::Subject& subject, const backend::Cpu& device)
+      : weights(subject, cache_tokens, true),
+        model(Dynamic{subject.shape}, weights.checkpoint(), device, {.context = cache_tokens}) {}
 
   bench::RandomCheckpoint weights;
   Int4Model model;
 };
+
+struct Pair {
+  std::string name;
+  bench::Subject target, draft;
+};
+
+bench::Subject four_bits(const ModelConfig& shape, const Family& family, bool tied = false) {
+  return {"random", "w4a16", shape, &family, {.tied_embeddings = tied}};
+}
+
+/// A model with attention in all layers, and with wider MLPs for the weights of the recurrences and gates.
+bench::Subject dense_like(const bench::Subject& hybrid) {
+  bench::Subject dense = hybrid;
+  dense.family = &families::qwen3;
+  dense.shape.mixer = {};
+  dense.shape.mixer_layers = dense.shape.no_attention = {};
+  dense.shape.attention_gate = false;
+  constexpr int group = bench::RandomWeights::group;
+  const double fewer = hybrid.layer_products() - dense.layer_products();
+  const double of_a_group = 3.0 * dense.shape.layers * dense.shape.hidden * group;
+  dense.shape.ffn += group * static_cast<int>(std::lround(fewer / of_a_group));
+  return dense;
+}
+
+const std::vector<Pair>& pairs() {
+  static const std::vector<Pair> all = [] {
+    const bench::Subject hybrid = four_bits(bench::qwen3_5_4b, families::qwen3_5, true);
+    const bench::Subject small = four_bits(bench::qwen3_5_0_8b, families::qwen3_5, true);
+    return std::vector<Pair>{
+        {"codellama_7b_int4/amd_135m_int4", four_bits(configs::CodeLlama_7B::value, families::llama),
+         four_bits(configs::AmdLlama_135M::value, families::llama)},
+        {"qwen3.5_4b_int4/qwen3.5_0.8b_int4", hybrid, small},
+        {"dense_as_qwen3.5_4b_int4/dense_as_qwen3.5_0.8b_int4", dense_like(hybrid), dense_like(small)}};
+  }();
+  return all;
+}
 
 /// Runs the draft model for every token, but proposes the prescribed token.
 struct ForcedDraft {
@@ -52,8 +91,8 @@ struct ForcedDraft {
       const std::size_t at = context.size() + static_cast<std::size_t>(i);
       if (at >= text->size()) return;
       const Token last =
-          (i == 0 ? context.back() : out.back()) % model->info().vocab;  // the target's vocabulary is larger
-      model->truncate(std::min(model->length(), cache_tokens - 1));
+          (i == 0 ? context.back() : out.back()) % model->info().vocab;      // the target's vocabulary is larger
+      model->truncate(std::min(model->length(), static_cast<int>(at) - 1));  // without the tokens after a rejected one
       model->forward(std::span(&last, 1), 1);
       const bool right = static_cast<double>(uniform_at(at)) < acceptance;
       out.push_back(right ? (*text)[at] : ((*text)[at] + 1) % model->info().vocab);
@@ -68,18 +107,20 @@ struct ForcedDraft {
   }
 };
 
-void speculative(benchmark::State& state) {
+void speculative(benchmark::State& state, const Pair& pair) {
   const double acceptance = static_cast<double>(state.range(0)) / 100;
   const int draft_length = static_cast<int>(state.range(1)), threads = static_cast<int>(state.range(2));
   const int bits = static_cast<int>(state.range(3));
   const auto activations = bits == 8 ? backend::Int4Activations::bits8 : backend::Int4Activations::bits16;
   const backend::Cpu device{{.threads = threads, .activations = activations}};
   static std::optional<RandomModel> target, draft;
-  static std::pair<int, int> made_for;
-  if (made_for != std::pair(threads, bits)) {
-    target.emplace("CodeLlama-7B", configs::CodeLlama_7B::value, device);
-    draft.emplace("AMD-Llama-135M", configs::AmdLlama_135M::value, device);
-    made_for = {threads, bits};
+  static std::tuple<std::string, int, int> made_for;
+  if (const std::tuple wanted(pair.name, threads, bits); made_for != wanted) {
+    target.reset();
+    draft.reset();
+    target.emplace(pair.target, device);
+    draft.emplace(pair.draft, device);
+    made_for = wanted;
   }
   const std::vector<Token> prompt{1, 5, 9, 12, 300, 7, 41, 8};
   const Sampling sampling{.max_new_tokens = new_tokens, .temperature = 0.0f};
@@ -109,18 +150,21 @@ void speculative(benchmark::State& state) {
 }
 
 const bool registered = [] {
-  auto* run = benchmark::RegisterBenchmark("codellama_7b_int4/amd_135m_int4", speculative);
   const int all = usable_cores();
-  for (const int threads : {1, all}) {
-    for (const int bits : {16, 8}) {
-      for (const int draft_length : {2, 4, 6}) run->Args({70, draft_length, threads, bits});
+  for (const Pair& pair : pairs()) {
+    auto* run =
+        benchmark::RegisterBenchmark(pair.name.c_str(), [&pair](benchmark::State& state) { speculative(state, pair); });
+    for (const int threads : {1, all}) {
+      for (const int bits : {16, 8}) {
+        for (const int draft_length : {2, 4, 6}) run->Args({70, draft_length, threads, bits});
+      }
+      if (all == 1) break;
     }
-    if (all == 1) break;
+    run->ArgNames({"acceptance", "draft_length", "threads", "activations"})
+        ->UseManualTime()
+        ->Iterations(3)
+        ->Unit(benchmark::kMillisecond);
   }
-  run->ArgNames({"acceptance", "draft_length", "threads", "activations"})
-      ->UseManualTime()
-      ->Iterations(3)
-      ->Unit(benchmark::kMillisecond);
   return true;
 }();
 

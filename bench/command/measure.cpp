@@ -65,8 +65,10 @@ void add_measurement(CLI::App& bench, const char* name, const char* help, Measur
                   "whose times have no meaning")
       ->check(CLI::IsMember({SLM_BENCH_BACKEND, "lanes32"}))
       ->capture_default_str();
+  std::vector<std::string> models = bench_models;
+  if (table == MeasureOptions::Table::decode) models.insert(models.end(), named_models.begin(), named_models.end());
   command.add_option("--model", given->options.models, "measure only this shape; may be repeated")
-      ->check(CLI::IsMember(bench_models));
+      ->check(CLI::IsMember(models));
   command
       .add_option("--format", given->options.formats,
                   "measure only this format: bf16, int4 or one of its kinds w4a16, w4a8; may be repeated")

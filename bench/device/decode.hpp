@@ -11,6 +11,7 @@
 
 #include "bench/device/harness.hpp"
 #include "bench/device/random_weights.hpp"
+#include "bench/device/sequence_bytes.hpp"
 #include "slm/lm/any_model.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
@@ -79,7 +80,7 @@ class DecodeTable {
       const double together = seconds_of_second([&] { step(result.rows); });
       ratios.push_back(together / seconds_of_second([&] { step(1); }));
     }
-    conclude(result, samples, static_cast<double>(model.info().step_bytes) + cache_bytes(subject, 1, before_));
+    conclude(result, samples, step_bytes(subject, model.info(), 1, before_, result.rows));
     result.numbers["positions"] = before_;
     result.numbers["tokens_per_second"] = result.rows / result.seconds;
     result.numbers["times_one_row"] = result.rows == 1 ? 1 : median(ratios);
@@ -138,8 +139,7 @@ class DecodeTable {
       of_rows.push_back(rows / together);
       of_one.push_back(together / one);
     }
-    conclude(result, samples,
-             static_cast<double>(model.info().step_bytes) + cache_bytes(subject, result.rows, batch_prompt + 1));
+    conclude(result, samples, step_bytes(subject, model.info(), result.rows, batch_prompt + 1, 1));
     result.numbers["tokens_per_second"] = result.rows / result.seconds;
     result.numbers["times_one_row"] = median(verifying);
     result.numbers["times_one_sequence"] = median(of_one);
@@ -156,11 +156,12 @@ class DecodeTable {
     return seconds() - start;
   }
 
-  /// Bytes of keys and values of `sequences` sequences.
-  double cache_bytes(const Subject& subject, int sequences, int positions) const {
-    const std::int64_t row = kv_row_bytes(cache_format_, subject.shape.head_dim);
-    return 2.0 * subject.shape.layers * subject.shape.kv_heads * static_cast<double>(row) * sequences * positions;
+  /// The minimum number of bytes that a step with this many rows of each sequence moves.
+  double step_bytes(const Subject& subject, const ModelInfo& info, int sequences, int positions, int rows) const {
+    return static_cast<double>(info.step_bytes) + sequences * sequence_bytes(layout(subject), positions, rows);
   }
+
+  KvLayout layout(const Subject& subject) const { return {subject.shape, subject.settings, cache_format_}; }
 
   /// Only one model is in memory. It is created when the first benchmark of its subject runs.
   AnyModel& model(const Subject& subject) {
@@ -170,7 +171,8 @@ class DecodeTable {
     files_.reset();
     const int most = sequences_.empty() ? 0 : *std::max_element(sequences_.begin(), sequences_.end());
     // A sequence allocates whole pages, and one page for its new tokens.
-    const double needed = subject.bytes() * 1.1 + cache_bytes(subject, most, batch_prompt + page_positions);
+    const double cache = static_cast<double>(layout(subject).bytes_of(batch_prompt + page_positions));
+    const double needed = subject.bytes() * 1.1 + most * cache;
     const double free = target_.memory_free();
     if (needed > free) {
       throw Error("bench.no-memory",

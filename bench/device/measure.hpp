@@ -35,6 +35,8 @@ struct MeasureOptions {
 };
 
 inline const std::vector<std::string> bench_models = {"AMD-Llama-135M", "AMD-OLMo-1B", "Llama-3.2-1B", "CodeLlama-7B"};
+/// Hybrids and mixtures of experts, which `slm bench decode` measures if they are named.
+inline const std::vector<std::string> named_models = {"LFM2-1.2B", "Qwen3.5-0.8B", "OLMoE-1B-7B"};
 
 /// bf16; 4-bit weights with 16-bit activations (w4a16) or 8-bit activations (w4a8, CPU only).
 inline const std::vector<std::string> bench_formats = {"bf16", "w4a16", "w4a8"};

@@ -97,41 +97,47 @@ class RandomCheckpoint {
  public:
   RandomCheckpoint(const Subject& subject, int context, bool apart) {
     const ModelConfig& shape = subject.shape;
-    ModelSettings settings;
+    ModelSettings settings = subject.settings;
     settings.context = context;
-    settings.tied_embeddings = subject.tied;
-    const auto names = TensorNames(shape, settings, subject.family->names).all();
-    const auto is_int4 = [&](const TensorName& tensor) {
-      return subject.int4() && tensor.name.find(".layers.") != std::string::npos && tensor.shape.size() == 2;
+    const TensorNames names(shape, settings, subject.family->names);
+    // Calls visit(name, whether it is a 4-bit tensor) for each tensor. As in AutoAWQ's files, heads and routers are
+    // not.
+    const auto for_each = [&](const auto& visit) {
+      names.for_each([&](Role role, int, const auto& weights, const auto& biases) {
+        if (is_optional(role)) return;
+        const bool int4 = subject.int4() && is_linear(role) && role != Role::head;
+        for (const TensorName& weight : weights) visit(weight, int4);
+        for (const TensorName& bias : biases) visit(bias, false);
+      });
     };
     std::size_t all = 0, largest = 0, largest_int4 = 0;
-    for (const TensorName& name : names) {
+    for_each([&](const TensorName& name, bool int4) {
       std::size_t elements = 1;
       for (const std::int64_t extent : name.shape) elements *= static_cast<std::size_t>(extent);
-      if (is_int4(name)) {
+      if (int4) {
         largest_int4 = std::max(largest_int4, elements);
       } else {
         all += elements;
         largest = std::max(largest, elements);
       }
-    }
+    });
     weights_ = std::make_unique<RandomWeights>(subject.int4() ? DType::f16 : DType::bf16, apart, apart ? all : largest,
                                                largest_int4, std::sqrt(12.0f / static_cast<float>(shape.hidden)));
     std::vector<Tensor> tensors;
-    for (const TensorName& name : names) {
+    for_each([&](const TensorName& name, bool int4) {
       if (name.shape.size() == 1) {
         tensors.push_back(weights_->ones(name.name, name.shape[0]));
-        continue;
+        return;
       }
-      if (!is_int4(name)) {
+      if (!int4) {
         tensors.push_back(weights_->dense(name.name, name.shape));
-        continue;
+        return;
       }
       const std::int64_t out = name.shape[0], in = name.shape[1];
       tensors.push_back(weights_->codes(name.module() + ".qweight", out, in));
       tensors.push_back(weights_->zeros(name.module() + ".qzeros", out, in));
       tensors.push_back(weights_->scales(name.module() + ".scales", out, in));
-    }
+    });
     checkpoint_ = std::make_shared<const Checkpoint>(
         subject.model, ModelDescription{.family = subject.family, .config = shape, .settings = settings},
         QuantizationSettings{}, std::move(tensors));

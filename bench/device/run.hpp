@@ -25,7 +25,7 @@ Report run_on(Target& target, const MeasureOptions& options) {
 #if defined(SLM_BENCH_CUBLAS) && defined(__CUDACC__)
   BlasTable<Target> blas(target, harness);
   for (const Subject& subject : all) {
-    if (options.sequences.empty()) blas.add(subject);
+    if (options.sequences.empty() && subject.dense()) blas.add(subject);
   }
 #endif
   return harness.run();

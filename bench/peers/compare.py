@@ -6,6 +6,7 @@ prompts of 512 tokens, batches. A peer is a llama-bench program, optionally with
         --peer llama.cpp=llama.cpp/build/bin/llama-bench --peer "ik_llama.cpp=ik_llama.cpp/build/bin/llama-bench -rtr 1" \\
         --batches llama.cpp/build/bin/llama-batched-bench
 
+A peer without a llama-bench is the package xllamacpp: "llama.cpp=python3 bench/peers/xllamacpp_bench.py".
 --shape and --type instead of --file write a model with random weights first (packages gguf and numpy); --keep FILE keeps it.
 Run it on an idle machine, outside CI.
 """

@@ -48,9 +48,9 @@ class LlamaCpp:
         params.warmup = False
         self.server = xllamacpp.Server(params)
 
-    def read(self, prompt):
+    def read(self, prompt, **sampling):
         """The number of tokens of a prompt, and the likeliest after it with their log-probabilities. prompt: text or ids"""
-        answer = self.server.handle_completions({"prompt": prompt, "n_predict": 1, "n_probs": LIKELIEST, "cache_prompt": False})
+        answer = self.server.handle_completions({"prompt": prompt, "n_predict": 1, "n_probs": LIKELIEST, "cache_prompt": False, **sampling})
         answer = json.loads(answer) if isinstance(answer, str) else answer
         likeliest = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
         return answer["usage"]["prompt_tokens"], {token["id"]: token["logprob"] for token in likeliest}

@@ -79,6 +79,27 @@ TEST_CASE("every row of a verified draft has its state, and so have the steps of
   }
 }
 
+TEST_CASE("a sequence that is truncated to one position again and again is computed again once") {
+  for (const std::string& name : hybrid_fixtures) {
+    CAPTURE(name);
+    const AnyModel model = load(fixture(text("models/", name)), backend::Cpu{1});
+    const auto tokens = some_text(3, 120, model.info().vocab);
+    for (const int rows : {1, 5}) {
+      Sequence sequence = model.sequence();
+      append(model, sequence, tokens, 70, 0);
+      std::vector<float> expected;
+      for (int round = 0; round < 4; ++round) {
+        const auto found = append(model, sequence, tokens, rows, rows);
+        if (round == 0) expected = found;
+        sequence.truncate(70);
+        CAPTURE(rows, round);
+        CHECK(found == expected);
+        CHECK((resumed_from(sequence) == 70) == (round > 0));
+      }
+    }
+  }
+}
+
 TEST_CASE("a long rollback continues from a snapshot, with the same bits and a bounded number of states") {
   for (const std::string& name : hybrid_fixtures) {
     CAPTURE(name);

@@ -26,7 +26,8 @@ class RecurrentStates {
 
   /// Prepares the states of rows with positions first.. last - 1, in `pages` [1 + rows]: see StepPlan::states. The
   /// state after the last row is kept, as are those after rows from `results` on, because later rows may be truncated,
-  /// and snapshots, as far as the pool has memory. Throws cache.full.
+  /// those that truncations of this sequence have needed, and snapshots, as far as the pool has memory. Throws
+  /// cache.full.
   void plan(const PagePool& pool, KvPageRef before, int first, int last, int results, std::vector<std::byte*>& pages) {
     planned_.clear();
     pages.push_back(before == nullptr ? nullptr : before->memory);
@@ -34,8 +35,8 @@ class RecurrentStates {
     pages.resize(begin + static_cast<std::size_t>(last - first));
     std::byte* memory = nullptr;
     for (int position = last; position > first; --position) {
-      const bool result = position > results && position + most_kept > last;
-      if (position == last || result || position % pool.layout().snapshot_distance() == 0) {
+      const bool result = position > results && position + most_kept > last, reached = position + reach_ >= last;
+      if (result || reached || position % pool.layout().snapshot_distance() == 0) {
         if (KvPageRef page = take(pool, position == last, before)) {
           memory = page->memory;
           planned_.push_back({position, std::move(page)});
