@@ -19,6 +19,12 @@ TEST_CASE("in every family an adapter has the same results on lanes as on Refere
   }
 }
 
+TEST_CASE("with layers of different shapes an adapter has the same results on lanes as on Reference") {
+  std::uint64_t seed = 40;
+  for (const char* name : {"gemma3n", "gemma4-e2b", "gemma4-moe", "deepseek-v3"})
+    check_adapted_fixture(name, Lanes32{}, ++seed);
+}
+
 TEST_CASE("on 32 lanes sequences with and without adapters of any rank share a batch with unchanged bits") {
   check_adapted_batches("llama3-gqa-scaled-tied", Lanes32{}, 9, 40, 3);
   check_adapted_batches("gpt2", Lanes32{1}, 5, 30, 4);
