@@ -53,6 +53,12 @@ TEST_CASE("recurrent layers on devices, also of pipeline stages, give the bits o
   check_devices<Queued64>(fixture("models/falcon-h1"), {{2}}, answers);
 }
 
+TEST_CASE("layers of different shapes, residual streams and latent attention on devices give the bits of one device") {
+  check_devices<Queued32>(fixture("models/gemma4-moe"), {{2, 2}}, answers);
+  check_devices<Queued64>(fixture("models/gemma3n"), {{2}}, answers);
+  check_devices<Queued32>(fixture("models/deepseek-v3"), {{3, 1, true}}, answers);
+}
+
 TEST_CASE("a model without a part on the first rank has the bits of one device") {
   check_devices<Queued32>(fixture("models/llama-bias"), {{2, 1, true}, {3, 1, true}, {3, 2, true}}, answers);
   check_devices<Queued64>(demo_pair("target"), {{3, 1, true}}, answers);

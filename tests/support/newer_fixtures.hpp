@@ -117,8 +117,8 @@ inline const std::vector<std::string> expert_traits = {
     "gpt-oss",      "qwen3moe-dense-layers", "qwen3moe-one-of-all"};
 
 /// Of the models with layers of different shapes, residual streams or latent attention.
-inline const std::vector<std::string> shaped_traits = {"gemma3n", "gemma4-e2b", "gemma4-moe", "deepseek-v3",
-                                                       "deepseek-v2-lite"};
+inline const std::vector<std::string> shaped_traits = {"gemma3n",     "gemma4-e2b",       "gemma4-moe",
+                                                       "deepseek-v3", "deepseek-v2-lite", "glm4-moe-lite"};
 
 /// Both.
 inline const std::vector<std::string> mixture_traits = [] {
