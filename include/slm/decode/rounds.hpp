@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/os/atomic_wait.hpp"
 #include "slm/decode/draft_control.hpp"
 #include "slm/decode/generation.hpp"
 #include "slm/decode/request.hpp"
@@ -103,7 +104,7 @@ void prepare_masks(std::span<G* const> generations, std::atomic<bool>& ready) {
     std::atomic<bool>& ready;
     ~Ended() {
       ready.store(true, std::memory_order_release);
-      ready.notify_all();
+      wake_waiters(ready);
     }
   } ended{ready};
   for (G* generation : generations) generation->prepare_masks();
@@ -163,7 +164,7 @@ void run_round(std::span<G* const> generations, const AnyModel& target, RoundSta
   state.target.clear();
   for (G* generation : generations) generation->plan(state.target);
   std::atomic<bool> ready = false;  // the masks
-  state.target.before_masks([&ready] { ready.wait(false, std::memory_order_acquire); });
+  state.target.before_masks([&ready] { detail::wait_while(ready, false); });
   const auto verify = [&] {
     if (state.target.size() > 0) target.forward(state.target);
   };

@@ -20,6 +20,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/executor.hpp"
 #include "slm/core/float_environment.hpp"
+#include "slm/core/os/atomic_wait.hpp"
 #include "slm/core/os/mapping_guard.hpp"
 #include "slm/core/os/processors.hpp"
 #include "slm/core/usable_cores.hpp"
@@ -125,7 +126,7 @@ class ThreadPool {
     } else {
       if (sleepers_.load(std::memory_order_seq_cst) > 0) {
         wakeups_.fetch_add(1, std::memory_order_release);
-        wakeups_.notify_all();
+        detail::wake_waiters(wakeups_);
       }
       claim_all(0);
       for (int spins = 0; unfinished_.load(std::memory_order_acquire) != 0; spins += spins < spins_before_yield) {
@@ -275,11 +276,11 @@ class ThreadPool {
   /// Lets the workers start. Their number is unknown before.
   void begin() {
     begun_.store(true, std::memory_order_release);
-    begun_.notify_all();
+    detail::wake_waiters(begun_);
   }
 
   void serve(int worker) {
-    begun_.wait(false, std::memory_order_acquire);
+    detail::wait_while(begun_, false);
     const detail::FloatEnvironment environment;
     const detail::BusErrorsTaken taken;
     for (int spins = 0; !stopping_.load(std::memory_order_relaxed);) {
@@ -300,7 +301,7 @@ class ThreadPool {
     const bool idle = std::all_of(shares_.begin(), shares_.end(), [](const Share& share) {
       return static_cast<std::uint32_t>(share.unclaimed.load(std::memory_order_seq_cst)) == 0;
     });
-    if (idle && !stopping_.load(std::memory_order_seq_cst)) wakeups_.wait(seen, std::memory_order_acquire);
+    if (idle && !stopping_.load(std::memory_order_seq_cst)) detail::wait_while(wakeups_, seen);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);
   }
 
@@ -308,7 +309,7 @@ class ThreadPool {
     stopping_.store(true, std::memory_order_seq_cst);
     begin();
     wakeups_.fetch_add(1, std::memory_order_seq_cst);
-    wakeups_.notify_all();
+    detail::wake_waiters(wakeups_);
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
   }
