@@ -32,6 +32,14 @@ class Plan(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stderr)
         self.assertRegex(done.stderr, expected)
 
+    def test_layers_that_a_plan_does_not_count_are_named(self):
+        models = SOURCE / "tests" / "fixtures" / "models"
+        for model, what in (("lfm2", "recurrent layers"), ("qwen3moe", "a mixture of experts"),
+                            ("gemma4-e2b", "layers of different shapes"), ("deepseek-v2-lite", "a mixture of experts")):
+            for path in (models / model, models / model / "config.json"):
+                with self.subTest(path=path):
+                    self.error(rf"has {what}, which a plan does not count.*\[bench\.plan-layers\]", "--model", path)
+
     def test_every_layout_has_bytes_times_and_support(self):
         found = self.plans("--model", "Llama-2-7B", "--device", "MI250", "--device", "H200", "--ranks", 4)
         self.assertEqual([plan["device"]["name"] for plan in found["plans"]], ["MI250", "H200"])

@@ -99,6 +99,19 @@ void set_stored_format(PlannedModel& model, const Checkpoint& checkpoint, bool o
   model.table = format_of(checkpoint.tensor(table.name, table.shape), on_processor);
 }
 
+/// Throws bench.plan-layers unless all layers are attention and one MLP of the same shape, which the plan counts.
+void check_layers(const ModelConfig& shape, const std::string& model) {
+  if (shape.is_plain() && !shape.is_latent() && shape.mixture.experts == 0) return;
+  throw Error("bench.plan-layers",
+              text(quote(model), " has ",
+                   shape.is_hybrid()            ? "recurrent layers"
+                   : shape.mixture.experts != 0 ? "a mixture of experts"
+                   : shape.is_latent()          ? "latent attention"
+                                                : "layers of different shapes",
+                   ", which a plan does not count"),
+              "Use a dense model, or measure with slm bench decode");
+}
+
 }  // namespace
 
 std::vector<std::string> shape_names() {
@@ -125,9 +138,11 @@ PlannedModel planned_model(const std::string& model, const std::string& format, 
   }
   if (path.extension() == ".json") {
     const ModelDescription read = read_config_json(read_json_object(path), model);
+    check_layers(read.config, model);
     return with_format({.name = model, .format = {}, .shape = read.config, .tied = read.settings.tied_embeddings});
   }
   const Checkpoint checkpoint(path);
+  check_layers(checkpoint.config(), model);
   PlannedModel planned{
       .name = model, .format = {}, .shape = checkpoint.config(), .tied = checkpoint.settings().tied_embeddings};
   if (!format.empty()) return with_format(std::move(planned));

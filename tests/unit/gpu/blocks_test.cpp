@@ -7,7 +7,7 @@ using namespace slm::testing;
 
 TEST_CASE("blocks with 32 lanes and mma.sync") { check_blocks<backend::Lanes32>(); }
 TEST_CASE("blocks with 64 lanes and MFMA") { check_blocks<backend::Lanes64>(); }
-TEST_CASE("blocks with 32 lanes and WMMA") { check_blocks<backend::LanesRdna>(); }
+TEST_CASE("blocks with 32 lanes and WMMA", "[long]") { check_blocks<backend::LanesRdna>(); }
 
 TEST_CASE("types with different block lengths are dequantized within one matrix") {
   const StackedBlocks blocks({DType::iq4_nl, DType::q5_k}, 16, 256);

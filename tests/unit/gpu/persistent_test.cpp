@@ -166,6 +166,9 @@ void check_steps() {
 
 TEST_CASE("a recorded step is one launch and one for its logits, with the bits of launches") {
   check_steps<backend::Lanes32>();
+}
+
+TEST_CASE("a recorded step on AMD's lanes is one launch and one for its logits, with the bits of launches", "[long]") {
   check_steps<backend::Lanes64>();
   check_steps<backend::LanesRdna>();
 }
