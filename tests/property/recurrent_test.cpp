@@ -100,6 +100,28 @@ TEST_CASE("a sequence that is truncated to one position again and again is compu
   }
 }
 
+TEST_CASE("an expected truncation finds its state, the first time too, and older states are dropped") {
+  for (const std::string& name : hybrid_fixtures) {
+    CAPTURE(name);
+    const AnyModel model = load(fixture(text("models/", name)), backend::Cpu{1});
+    const auto tokens = some_text(3, 120, model.info().vocab);
+    for (const int reads : {1, 3}) {  // rows of the first step after the prompt
+      CAPTURE(reads);
+      Sequence sequence = model.sequence();
+      append(model, sequence, tokens, 70, 0);
+      sequence.expect_truncation(70);
+      append(model, sequence, tokens, reads, 1);
+      for (int step = 0; step < 4; ++step) append(model, sequence, tokens, 1, 1);
+      sequence.truncate(72);
+      CHECK(resumed_from(sequence) == 72);
+      sequence.expect_truncation(72);
+      for (int step = 0; step < 4; ++step) append(model, sequence, tokens, 1, 1);
+      sequence.truncate(71);
+      CHECK(resumed_from(sequence) < 71);
+    }
+  }
+}
+
 TEST_CASE("a long rollback continues from a snapshot, with the same bits and a bounded number of states") {
   for (const std::string& name : hybrid_fixtures) {
     CAPTURE(name);

@@ -165,6 +165,7 @@ class Drafting {
       draft_.tokens.resize(std::min(draft_.tokens.size(), static_cast<std::size_t>(std::max(most, 0))));
       push_drafted();
     } else {
+      if (model_) model_->begin_draft();
       draft_.tokens.clear();
       stopped_ = false;
     }
@@ -280,7 +281,6 @@ class Drafting {
  private:
   static constexpr int nothing = -1;
   const Sampling& sampling() const { return active_.sampling(); }
-
   bool constrained() const { return active_.request.constraint != nullptr; }
   std::size_t common_ids() const { return std::min(static_cast<std::size_t>(model_->info().vocab), active_.vocab()); }
   bool chooses() const { return model_ && draw_ && model_->chooses() && !asks_policy(); }

@@ -81,6 +81,9 @@ class ModelDrafter {
     if (sequence_.length() > end_of(kept)) sequence_.truncate(end_of(kept));
   }
 
+  /// Begins a draft after the tokens read so far: rewind() will keep them.
+  void begin_draft() { sequence_.expect_truncation(sequence_.length()); }
+
   /// Discards all tokens. Other sequences can reuse their positions.
   void forget() {
     sequence_.share_last_page();

@@ -61,6 +61,7 @@ struct SequenceState {
   /// Appends leading tokens whose positions other sequences have computed.
   virtual void adopt_tokens(std::span<const Token>) {}
   virtual void share_last_page() {}
+  virtual void expect_truncation(int) {}
   virtual void save(std::ostream&) const { throw no_cache(); }
   /// The state must be empty.
   virtual void load(std::istream&) { throw no_cache(); }
@@ -135,6 +136,10 @@ class Sequence {
     state_->tokens.resize(static_cast<std::size_t>(length));
     state_->drop_behind(length);
   }
+
+  /// States that truncate() will be called with `length` or more, as for a draft. A model with recurrent layers then
+  /// keeps the states after the next positions, up to 64, instead of computing positions again.
+  void expect_truncation(int length) { state_->expect_truncation(length); }
 
   /// Writes tokens, keys and values, so that another process can continue the sequence. Throws sequence.unwritable,
   /// sequence.no-cache.

@@ -49,6 +49,8 @@ struct PagedSequence final : SequenceState {
     filled = std::min(filled, positions);
   }
 
+  void expect_truncation(int length) override { states.expect_truncation(length); }
+
   /// Whether the model has recurrent layers.
   bool recurs() const { return pool.layout().state_kind() >= 0; }
 

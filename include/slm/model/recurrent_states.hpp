@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ class RecurrentStates {
 
   /// Prepares the states of rows with positions first.. last - 1, in `pages` [1 + rows]: see StepPlan::states. The
   /// state after the last row is kept, as are those after rows from `results` on, because later rows may be truncated,
-  /// those that truncations of this sequence have needed, and snapshots, as far as the pool has memory. Throws
+  /// those that truncations of this sequence need or have needed, and snapshots, as far as the pool has memory. Throws
   /// cache.full.
   void plan(const PagePool& pool, KvPageRef before, int first, int last, int results, std::vector<std::byte*>& pages) {
     planned_.clear();
@@ -35,7 +36,7 @@ class RecurrentStates {
     pages.resize(begin + static_cast<std::size_t>(last - first));
     std::byte* memory = nullptr;
     for (int position = last; position > first; --position) {
-      const bool result = position > results && position + most_kept > last, reached = position + reach_ >= last;
+      const bool result = position > results && position + most_kept > last, reached = position >= oldest(last);
       if (result || reached || position % pool.layout().snapshot_distance() == 0) {
         if (KvPageRef page = take(pool, position == last, before)) {
           memory = page->memory;
@@ -47,7 +48,7 @@ class RecurrentStates {
   }
 
   /// Records that the planned rows were computed. Drops states before the result rows, except those that truncations
-  /// of this sequence have needed. snapshots: [page], the states after full pages.
+  /// of this sequence need or have needed. snapshots: [page], the states after full pages.
   void computed(int last, int results, int distance, std::vector<KvPageRef>& snapshots) {
     for (const State& state : planned_) {
       if (state.position % distance != 0) continue;
@@ -56,9 +57,12 @@ class RecurrentStates {
     std::reverse(planned_.begin(), planned_.end());
     states_.insert(states_.end(), planned_.begin(), planned_.end());
     planned_.clear();
-    const int oldest = std::min(results + 1, last - reach_);
-    std::erase_if(states_, [&](const State& state) { return state.position < oldest && state.position != last; });
+    const int first = std::min(results + 1, oldest(last));
+    std::erase_if(states_, [&](const State& state) { return state.position < first && state.position != last; });
   }
+
+  /// See Sequence::expect_truncation.
+  void expect_truncation(int position) { expected_ = position; }
 
   /// Drops the states after the first `positions` positions. missing: positions that were truncated and must be
   /// computed again, because there is no state at the new end.
@@ -95,6 +99,9 @@ class RecurrentStates {
     KvPageRef page;
   };
 
+  /// The first position whose state truncations of a sequence of `last` positions need.
+  int oldest(int last) const { return std::min(last - reach_, std::max(expected_, last - most_kept)); }
+
   /// A new page, or null if the memory is in use and the page is optional.
   KvPageRef take(const PagePool& pool, bool required, const KvPageRef& source) {
     const int kind = pool.layout().state_kind();
@@ -110,9 +117,10 @@ class RecurrentStates {
     return pool.take(kind);
   }
 
-  std::vector<State> states_;   // ascending positions
-  std::vector<State> planned_;  // of the current step, descending
-  int reach_ = 0;               // longest truncation that found no state
+  std::vector<State> states_;                       // ascending positions
+  std::vector<State> planned_;                      // of the current step, descending
+  int reach_ = 0;                                   // longest truncation that found no state
+  int expected_ = std::numeric_limits<int>::max();  // shortest length after an expected truncation
 };
 
 }}}
