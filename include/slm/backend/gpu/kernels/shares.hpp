@@ -46,9 +46,9 @@ struct TakeColumns {
 struct SpreadColumns {
   struct Args {
     Memory<const float> all;  // per rank [rows, parts * own]
-    Memory<float> out;        // [rows, parts * width]
+    Memory<float> out;        // [rows, parts * width], with a stride
     RowCut cut;               // except its `parts`
-    int parts, rows;
+    int parts, rows, stride;
   };
   struct Shared {};
   static constexpr int max_block = 256;
@@ -68,7 +68,7 @@ struct SpreadColumns {
     const std::int64_t end = begin + columns_at_once < columns ? begin + columns_at_once : columns;
     const std::int64_t share = args.parts * (args.rows * first + row * own);  // offset of this rank's row
     for (std::int64_t i = begin + lane.thread(); i < end; i += lane.threads()) {
-      args.out[(row * args.parts + i / own) * cut.width + first + i % own] = args.all[share + i];
+      args.out[row * args.stride + i / own * cut.width + first + i % own] = args.all[share + i];
     }
   }
 };
@@ -78,7 +78,15 @@ struct ExpertCuts {
   RowCut cut, shared;        // of an expert chosen by the router, and of the shared one
   int of_row, chosen_count;  // places of a row, and those of experts chosen by the router
 
-  SLM_DEVICE const RowCut& of(std::int64_t place) const { return place % of_row < chosen_count ? cut : shared; }
+  SLM_DEVICE RowCut of(std::int64_t place) const {
+    const bool routed = place % of_row < chosen_count;  // selects values: an address would copy both to the stack
+    RowCut one;
+    one.tile = routed ? cut.tile : shared.tile;
+    one.ranks = routed ? cut.ranks : shared.ranks;
+    one.parts = routed ? cut.parts : shared.parts;
+    one.width = routed ? cut.width : shared.width;
+    return one;
+  }
   /// Columns of a rank's results, which suffice for every place.
   SLM_DEVICE std::int64_t columns(int rank) const {
     const std::int64_t chosen = cut.parts * cut.count(rank), others = shared.parts * shared.count(rank);
@@ -101,7 +109,7 @@ struct SpreadExperts {
   SLM_DEVICE void operator()(Lane lane, const Args& args, Shared&) const {
     const int rank = lane.block_y();
     const std::int64_t place = lane.block_x();
-    const RowCut& cut = args.cuts.of(place);
+    const RowCut cut = args.cuts.of(place);
     std::int64_t share = place * args.cuts.columns(rank);  // offset of this rank's results
     for (int before = 0; before < rank; ++before) share += args.places * args.cuts.columns(before);
     const std::int64_t first = cut.first(rank), own = cut.count(rank), to = place * args.stride;

@@ -94,8 +94,12 @@ class DeviceShares {
     sizes_.clear();
     for (int r = 0; r < peers_.size(); ++r) sizes_.push_back(bytes_of(rows * parts * cut.count(r)));
     const Rows all = gathered(mine, rows, parts * cut.width);
-    launch<SpreadColumns>(
-        {.all = memory(all), .out = memory(out), .cut = cut, .parts = parts, .rows = static_cast<int>(rows)});
+    launch<SpreadColumns>({.all = memory(all),
+                           .out = memory(out),
+                           .cut = cut,
+                           .parts = parts,
+                           .rows = static_cast<int>(rows),
+                           .stride = static_cast<int>(out.stride(0))});
   }
 
   /// out [places, stride] = the results of the experts of all places: compute(mine [places, columns]) computes this
