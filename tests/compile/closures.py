@@ -21,14 +21,14 @@ MODELS = r"^(model|backend|decode|config)/"
 # the sources of drafts, the map of tokens, the control of the draft length and the rounds (decode/), one header each, and
 # ten headers of recurrent layers. The families with Mamba-2 and gpt-oss have a header each, and so have the forms of their tensors.
 # core/os has a header of each subject; the executor of an application is one. Residual streams have a header of their shape, family,
-# weights and part of a block. The inputs of a block, the row operations of host memory, and rounded exponentials have one each.
+# weights and part of a block. A rank's rows of experts, and waiting for an atomic, have a header each. The inputs of a block, the row operations of host memory, and rounded exponentials have one each.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (286, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((112, 95), (288, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (49, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/chat.hpp": ((128, 95), (385, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/chat.hpp": ((130, 95), (387, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/adapters.hpp": ((35, 85), (114, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((129, 105), (311, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/engine.hpp": ((131, 105), (313, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 
