@@ -20,8 +20,9 @@ MODELS = r"^(model|backend|decode|config)/"
 # The readers of config.json include a header of each group of families (io/families). A decoder with the functions includes
 # the sources of drafts, the map of tokens, the control of the draft length and the rounds (decode/), one header each, and
 # ten headers of recurrent layers. The families with Mamba-2 and gpt-oss have a header each, and so have the forms of their tensors.
-# core/os has a header of each subject; the executor of an application is one. Residual streams have a header of their shape, family,
-# weights and part of a block. A rank's rows of experts, and waiting for an atomic, have a header each. The inputs of a block, the row operations of host memory, and rounded exponentials have one each.
+# core/os has a header of each subject; the executor of an application is one. Residual streams have a header of their
+# shape, family, weights and part of a block. A rank's rows of experts, and waiting for an atomic, have a header each.
+# The inputs of a block, the row operations of host memory, and rounded exponentials have one each.
 CLOSURES = {
     "slm/speculative.hpp": ((112, 95), (288, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (49, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
