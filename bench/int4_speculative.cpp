@@ -87,12 +87,14 @@ struct ForcedDraft {
   void start(std::span<const Token>) { model->truncate(0); }
   void rewind(int) {}
   void propose(std::span<const Token> context, int most, std::vector<Token>& out) {
+    // Without the tokens after a rejected one, as drafters do.
+    model->truncate(std::min(model->length(), static_cast<int>(context.size()) - 1));
+    model->expect_truncation(model->length());
     for (int i = 0; i < most; ++i) {
       const std::size_t at = context.size() + static_cast<std::size_t>(i);
       if (at >= text->size()) return;
       const Token last =
-          (i == 0 ? context.back() : out.back()) % model->info().vocab;      // the target's vocabulary is larger
-      model->truncate(std::min(model->length(), static_cast<int>(at) - 1));  // without the tokens after a rejected one
+          (i == 0 ? context.back() : out.back()) % model->info().vocab;  // the target's vocabulary is larger
       model->forward(std::span(&last, 1), 1);
       const bool right = static_cast<double>(uniform_at(at)) < acceptance;
       out.push_back(right ? (*text)[at] : ((*text)[at] + 1) % model->info().vocab);

@@ -23,6 +23,7 @@ class Session {
   int length() const { return sequence_.length(); }
   std::span<const Token> tokens() const { return sequence_.tokens(); }
   void truncate(int length) { sequence_.truncate(length); }
+  void expect_truncation(int length) { sequence_.expect_truncation(length); }
 
   /// Reserves memory for forwards of `tokens` tokens with logits for `rows` rows.
   void reserve(int tokens, int rows) { batch_.reserve(tokens, rows, info().vocab); }
