@@ -29,8 +29,9 @@ struct AttendRows {
   using Head = KvHead<Element>;
   static constexpr int waves = chunk / 16, row_words = Dim / 2 + 4, score_words = chunk + 4;
   // Shared memory holds a part of the dimensions of keys or values at a time.
-  static constexpr int part = Dim <= 256 ? Dim : 64, parts = Dim / part, part_words = part / 2 + 4;
-  static constexpr int tiles = Dim / 16 / waves, part_tiles = part / 16 / waves;  // of 16 dimensions, of a wave
+  static constexpr int part_dims = Dim <= 256 ? Dim : 64, parts = Dim / part_dims, part_words = part_dims / 2 + 4;
+  // Tiles of 16 dimensions of a wave.
+  static constexpr int dim_tiles = Dim / 16 / waves, part_tiles = part_dims / 16 / waves;
   // Whether a thread prefetches keys and values. Wider heads would exceed the registers.
   static constexpr bool ahead = Dim <= 128;
   struct Shared {
@@ -72,7 +73,7 @@ struct AttendRows {
     const int last = split ? begin : last_chunk;
 
     // Keys of the next chunk are loaded while values are weighted, and values while scores are computed.
-    Carried<Lane, Element, part, waves> keys, values;
+    Carried<Lane, Element, part_dims, waves> keys, values;
     std::byte* page = table[begin];
     if (ahead) keys.load(lane, args.dim, 0, head_of(args, page, args.pages.layer.keys, kv_head), end - begin * chunk);
     float scale = load_scale(lane, args, page, kv_head, end - begin * chunk);
@@ -89,7 +90,7 @@ struct AttendRows {
     const auto value_tiles = lane.tiles_transposed_a(&shared.kv[0][wave * 8], part_words);
     const auto query_tiles = lane.tiles_b(shared.q[0], row_words),
                weight_tiles = lane.tiles_b(shared.score[0], score_words);
-    FragmentC<L> mix[tiles][columns];
+    FragmentC<L> mix[dim_tiles][columns];
     clear(mix);
     for (int at = begin; at <= last; ++at) {
       const int limit = end - at * chunk;
@@ -106,11 +107,11 @@ struct AttendRows {
       SLM_ROLLED
       for (int p = 0; p < parts; ++p) {
         lane.barrier();
-        keys.store(lane, args.dim, p * part, shared.kv, own_keys, limit);
+        keys.store(lane, args.dim, p * part_dims, shared.kv, own_keys, limit);
         if (p == 0) store_scale(lane, shared, scale);
         lane.barrier();
         if (p + 1 < parts) {
-          keys.load(lane, args.dim, (p + 1) * part, own_keys, limit);
+          keys.load(lane, args.dim, (p + 1) * part_dims, own_keys, limit);
         } else if (!ahead) {
           values.load(lane, args.dim, 0, own_values, limit);
         }
@@ -121,7 +122,7 @@ struct AttendRows {
       SLM_UNROLL
       for (int p = 0; p < parts; ++p) {
         if (p > 0) lane.barrier();
-        values.store(lane, args.dim, p * part, shared.kv, own_values, limit);
+        values.store(lane, args.dim, p * part_dims, shared.kv, own_values, limit);
         if (p == 0) {
           if (at < last) {
             page = next;
@@ -133,7 +134,7 @@ struct AttendRows {
           }
         }
         lane.barrier();
-        if (p + 1 < parts) values.load(lane, args.dim, (p + 1) * part, own_values, limit);
+        if (p + 1 < parts) values.load(lane, args.dim, (p + 1) * part_dims, own_values, limit);
         mix_values(lane, shared, p, value_tiles, weight_tiles, count, mix);
       }
     }
@@ -148,7 +149,7 @@ struct AttendRows {
         const std::int64_t first = shared.query[j].to + L::c_row(i, c);
         const float sum = split ? 1.0f : args.total(shared.state[j], shared.query[j].index);
         SLM_UNROLL
-        for (int own = 0; own < tiles; ++own) {
+        for (int own = 0; own < dim_tiles; ++own) {
           const int d = (wave + own * waves) * 16;
           if (d + L::c_row(i, c) >= args.dim) continue;
           to[first + d] = split ? mix[own][n].value[c] : mix[own][n].value[c] / sum;
@@ -229,8 +230,8 @@ struct AttendRows {
   static SLM_DEVICE void score(Lane lane, const Args& args, int p, KeyFragments keys, QueryFragments queries, int count,
                                FragmentC<L> (&scores)[1][Columns]) {
     SLM_UNROLL
-    for (int step = 0; step < part / 16; ++step) {
-      const int d = p * part + step * 16;
+    for (int step = 0; step < part_dims / 16; ++step) {
+      const int d = p * part_dims + step * 16;
       if (!ahead && d >= args.dim) continue;
       const FragmentA<L> a = keys.load(step * 8);
       SLM_UNROLL
