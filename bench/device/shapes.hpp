@@ -47,6 +47,7 @@ constexpr ModelConfig qwen3_5(int layers, int hidden, int ffn, int heads, int kv
 }
 
 inline constexpr ModelConfig qwen3_5_0_8b = qwen3_5(24, 1024, 3584, 8, 2, 16);
+/// Its numbers of attention heads are assumed: no published config was at hand.
 inline constexpr ModelConfig qwen3_5_4b = qwen3_5(32, 2560, 9216, 16, 4, 32);
 
 /// Eight of 64 experts for each token.
