@@ -15,7 +15,7 @@ bool is_alphanumeric(char byte) {
   return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-constexpr Refusal bad(std::string_view message) { return {400, message}; }
+constexpr BadHead bad(std::string_view message) { return {400, message}; }
 
 bool is_token(std::string_view text) { return !text.empty() && std::all_of(text.begin(), text.end(), is_token_byte); }
 
@@ -35,7 +35,7 @@ std::string_view next_line(std::string_view& rest) {
   return line;
 }
 
-std::optional<Refusal> check_request_line(std::string_view line) {
+std::optional<BadHead> check_request_line(std::string_view line) {
   const auto first = line.find(' ');
   const auto last = line.rfind(' ');
   if (first == std::string_view::npos || first == last) return bad("The first line is not METHOD PATH HTTP/1.1.");
@@ -61,23 +61,23 @@ enum SingleField : unsigned { host = 1, content_length = 2, transfer_encoding = 
 /// be read as the next request.
 constexpr std::array<std::string_view, 3> with_body{"POST", "PUT", "PATCH"};
 
-std::optional<Refusal> check_length(std::string_view value) {
+std::optional<BadHead> check_length(std::string_view value) {
   constexpr std::uint64_t most = std::uint64_t{1} << 53;
   std::uint64_t length = 0;
   for (const char digit : value) {
     if (digit < '0' || digit > '9') return bad("Content-Length is not a number.");
     length = length * 10 + static_cast<std::uint64_t>(digit - '0');
-    if (length > most) return Refusal{413, "The body is too large."};
+    if (length > most) return BadHead{413, "The body is too large."};
   }
   if (value.empty()) return bad("Content-Length is empty.");
   return std::nullopt;
 }
 
-std::optional<Refusal> check_field(std::string_view name, std::string_view value) {
+std::optional<BadHead> check_field(std::string_view name, std::string_view value) {
   if (name == "host" && !is_authority(value)) return bad("Host is not a valid host name.");
   if (name == "content-length") return check_length(value);
   if (name == "transfer-encoding" && lower(value) != "chunked") return bad("Transfer-Encoding is not chunked.");
-  if (name == "expect" && lower(value) != "100-continue") return Refusal{417, "Expect is not 100-continue."};
+  if (name == "expect" && lower(value) != "100-continue") return BadHead{417, "Expect is not 100-continue."};
   return std::nullopt;
 }
 
@@ -89,9 +89,9 @@ bool is_token_byte(char byte) {
 
 HeadScan scan_head(std::string_view bytes, std::size_t seen, const HttpLimits& limits) {
   for (std::size_t i = seen; i < bytes.size(); ++i) {
-    if (i == limits.head_bytes) return {0, Refusal{431, "The head of the request is too large."}};
+    if (i == limits.head_bytes) return {0, BadHead{431, "The head of the request is too large."}};
     if (i == limits.line_bytes && bytes.substr(0, i).find('\n') == std::string_view::npos) {
-      return {0, Refusal{414, "The first line of the request is too long."}};
+      return {0, BadHead{414, "The first line of the request is too long."}};
     }
     const char byte = bytes[i];
     const bool after_return = i > 0 && bytes[i - 1] == '\r';
@@ -102,7 +102,7 @@ HeadScan scan_head(std::string_view bytes, std::size_t seen, const HttpLimits& l
   return {};
 }
 
-std::optional<Refusal> check_head(std::string_view head, const HttpLimits& limits) {
+std::optional<BadHead> check_head(std::string_view head, const HttpLimits& limits) {
   std::string_view rest = head;
   const auto request_line = next_line(rest);
   if (const auto refusal = check_request_line(request_line)) return refusal;
@@ -111,7 +111,7 @@ std::optional<Refusal> check_head(std::string_view head, const HttpLimits& limit
   unsigned seen = 0;
   std::size_t fields = 0;
   for (auto line = next_line(rest); !line.empty(); line = next_line(rest)) {
-    if (++fields > limits.fields) return Refusal{431, "The request has too many header fields."};
+    if (++fields > limits.fields) return BadHead{431, "The request has too many header fields."};
     if (line.front() == ' ' || line.front() == '\t') return bad("A header field continues in a second line.");
     const auto colon = line.find(':');
     if (colon == std::string_view::npos) return bad("A header field has no colon.");
@@ -130,7 +130,7 @@ std::optional<Refusal> check_head(std::string_view head, const HttpLimits& limit
   const auto method = request_line.substr(0, request_line.find(' '));
   const bool has_body = std::find(with_body.begin(), with_body.end(), method) != with_body.end();
   if (has_body && !(seen & (content_length | transfer_encoding))) {
-    return Refusal{411, "Content-Length is missing; an empty body has the length 0."};
+    return BadHead{411, "Content-Length is missing; an empty body has the length 0."};
   }
   return std::nullopt;
 }

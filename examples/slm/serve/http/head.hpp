@@ -9,9 +9,9 @@
 
 namespace serve {
 
-/// Why a request is rejected before its handler. The connection closes afterwards, because the start of the next
-/// request is unknown.
-struct Refusal {
+/// Why a request with this head is rejected before its handler. The connection closes afterwards, because the start of
+/// the next request is unknown.
+struct BadHead {
   int status = 0;
   std::string_view message;
 };
@@ -22,7 +22,7 @@ bool is_token_byte(char byte);
 /// Progress of scanning a head.
 struct HeadScan {
   std::size_t length = 0;  // length of the complete head including its empty line; 0 while incomplete
-  std::optional<Refusal> refusal;
+  std::optional<BadHead> refusal;
 };
 
 /// Searches the end of the head at the beginning of these bytes. The first `seen` bytes were already scanned. Refuses
@@ -30,6 +30,6 @@ struct HeadScan {
 HeadScan scan_head(std::string_view bytes, std::size_t seen, const HttpLimits& limits);
 
 /// The fault of a complete head that scan_head accepted, if any.
-std::optional<Refusal> check_head(std::string_view head, const HttpLimits& limits);
+std::optional<BadHead> check_head(std::string_view head, const HttpLimits& limits);
 
 }  // namespace serve

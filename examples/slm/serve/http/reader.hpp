@@ -39,7 +39,7 @@ class RequestReader {
   State state() const { return state_; }
   bool begun() const { return state_ != State::head || !head_.empty(); }     // false: only empty lines so far
   const CrossOrigin& cross_origin() const { return request_.cross_origin; }  // valid after the head
-  const Refusal& refusal() const { return refusal_; }                        // valid if refused
+  const BadHead& refusal() const { return refusal_; }                        // valid if refused
   ReadRequest take() { return std::move(request_); }                         // valid if complete
   bool expects_continue() const { return expects_continue_; }                // the client waits for 100 Continue
   std::size_t body_bytes() const { return request_.request.body.size(); }
@@ -53,7 +53,7 @@ class RequestReader {
 
   const HttpLimits& limits_;
   State state_ = State::head;
-  Refusal refusal_;
+  BadHead refusal_;
   std::string head_;  // partial head
   ReadRequest request_;
   bool expects_continue_ = false;
