@@ -58,10 +58,11 @@ struct KvPageShape {
       return static_cast<std::size_t>(std::lower_bound(layers.begin(), layers.end(), layer) - layers.begin());
     };
     const std::size_t first = before(cut.first(stage));
+    const HeadRange all_heads{0, heads.kv};  // nvcc 13.0 crashes if it is a temporary
     return {.first = first,
             .layers = before(cut.first(stage + 1)) - first,
             .parts = parts,
-            .kv = whole ? HeadRange{0, heads.kv} : HeadCut(heads, norm, lanes).kv_of(lane),
+            .kv = whole ? all_heads : HeadCut(heads, norm, lanes).kv_of(lane),
             .head_bytes = head_bytes,
             .layer_bytes = layer_bytes()};
   }
