@@ -235,7 +235,7 @@ class BenchSpeculative(unittest.TestCase):
         for options in (["--sequences", "1,16"], ["--target", target]):
             found = json.loads(self.ok(*small, *options, "--json").out)
             self.assertEqual([entry["sequences"] for entry in found["batches"]], [1, 16] if options[0] == "--sequences" else [1])
-            self.assertEqual(len(found["batches"][0]["prompts"]), 24)
+            self.assertEqual([len(entry["prompts"]) for entry in found["batches"]], [24, 1][:len(found["batches"])])
             ratios = [row["ratio"] for entry in found["batches"] for row in entry["prompts"]]
             self.assertEqual(found["lowest_ratio"], min(ratios))
             self.assertGreater(min(ratios), 0)

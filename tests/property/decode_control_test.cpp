@@ -114,6 +114,26 @@ TEST_CASE("the draft model reads texts while that pays, and seldom otherwise") {
   CHECK(useless <= 5);  // 5 plain steps each: 0.5 % of 4400
 }
 
+TEST_CASE("a text is read only if its part of what the batch saves exceeds the cost of reading") {
+  const auto reads_beside = [](int present) {
+    World world;
+    world.texts = present;
+    world.verify = [](int rows, int) { return 1 + 0.01 * (rows - 1); };
+    world.draft = [](int, int) { return 0.3; };
+    world.acceptance = [](int, int) { return 0.9; };
+    Simulation simulation(world);
+    simulation.run(100);
+    simulation.control.took_reading(100, 5.0);  // 5 plain steps
+    AcceptanceRecord record(12);
+    record.begin(simulation.control.others());
+    int reads = 0;
+    for (int text = 0; text < 40; ++text) reads += simulation.control.reads(record, 12, 100, 64);
+    return reads;
+  };
+  CHECK(reads_beside(1) == 40);
+  CHECK(reads_beside(16) <= 3);  // no more than the reading account allows
+}
+
 TEST_CASE("a slow first step over a prompt does not prevent drafting") {
   Simulation simulation({});
   simulation.control.begin_round({.texts = 0, .rows = 20}, 1);

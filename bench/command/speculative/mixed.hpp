@@ -16,9 +16,10 @@
 
 namespace slm::bench::speculative {
 
-/// For each batch size, answers the prompts in batches of that size, alternating plain decoding and the decoder with
-/// all drafts, which keeps what it has learnt. Lookup finds the answers of the same repeat only, as a repeated prompt
-/// would otherwise find its own answer. Decoding is greedy and ends at an end token.
+/// Answers the prompts one by one, or all with a number of requests at a time, in which case the next request starts
+/// when one ends. Alternates plain decoding and the decoder with all drafts, which keeps what it has learnt. Lookup
+/// finds the answers of the same repeat only, as a repeated prompt would otherwise find its own answer. Decoding is
+/// greedy and ends at an end token.
 class Mixed {
  public:
   explicit Mixed(const Options& options)
@@ -76,7 +77,7 @@ class Mixed {
   };
 
   template <class Decoder>
-  static void answer(Decoder& decoder, const std::vector<Request>& requests, Outcome& outcome) {
+  static void answer(Decoder& decoder, const std::vector<Request>& requests, std::size_t at_once, Outcome& outcome) {
     outcome.texts.assign(requests.size(), {});
     outcome.emitted = outcome.drafted = outcome.accepted = outcome.rounds = 0;
     const double began = seconds();
@@ -86,7 +87,7 @@ class Mixed {
           outcome.texts[i].push_back(token.token);
           return true;
         },
-        requests.size());
+        at_once);
     outcome.seconds.push_back(seconds() - began);
     for (const Stats& one : stats) {
       outcome.emitted += one.emitted;
@@ -103,19 +104,23 @@ class Mixed {
     SpeculativeDecoder speculative{drafter_, target_, speculation};
     Json rows = Json::array();
     std::vector<double> ratios;
-    for (std::size_t first = 0; first < requests_.size(); first += size) {
-      std::vector<Request> requests;
-      for (std::size_t i = 0; i < size; ++i) requests.push_back(requests_[(first + i) % requests_.size()]);
+    Outcome warm_up;
+    const std::vector<Request> first_request{requests_.front()};
+    answer(plain, first_request, 1, warm_up);
+    answer(speculative, first_request, 1, warm_up);
+    const std::size_t group = size == 1 ? 1 : requests_.size();
+    for (std::size_t first = 0; first < requests_.size(); first += group) {
+      std::vector<Request> requests(requests_.begin() + static_cast<std::ptrdiff_t>(first),
+                                    requests_.begin() + static_cast<std::ptrdiff_t>(first + group));
       Outcome one, other;
-      for (int repeat = first == 0 ? -1 : 0; repeat < options_.repeats; ++repeat) {  // the first batch warms up
-        for (Request& request : requests) request.tenant = static_cast<std::uint64_t>(repeat + 2);
-        const auto run_plain = [&] { answer(plain, requests, one); };
-        const auto run_other = [&] { answer(speculative, requests, other); };
+      for (int repeat = 0; repeat < options_.repeats; ++repeat) {
+        for (Request& request : requests) request.tenant = static_cast<std::uint64_t>(repeat + 1);
+        const auto run_plain = [&] { answer(plain, requests, size, one); };
+        const auto run_other = [&] { answer(speculative, requests, size, other); };
         if (repeat % 2 == 0)
           run_plain(), run_other();
         else
           run_other(), run_plain();
-        if (repeat < 0) one.seconds.clear(), other.seconds.clear();
       }
       const MixedPrompt& prompt = mixed_prompts[first];
       if (one.texts != other.texts) {
@@ -125,8 +130,8 @@ class Mixed {
       }
       ratios.push_back(median(one.seconds) / median(other.seconds));
       rows.push_back(
-          {{"kind", size == 1 ? std::string{prompt.kind} : "mixed"},
-           {"prompt", std::string{prompt.name}},
+          {{"kind", group == 1 ? std::string{prompt.kind} : "all"},
+           {"prompt", group == 1 ? std::string{prompt.name} : text(group, " prompts")},
            {"plain_tokens_per_second", one.rate()},
            {"speculative_tokens_per_second", other.rate()},
            {"ratio", ratios.back()},
@@ -135,7 +140,7 @@ class Mixed {
             other.drafted > 0 ? static_cast<double>(other.accepted) / static_cast<double>(other.drafted) : 0},
            {"tokens_per_target_step",
             other.rounds > 0 ? static_cast<double>(other.emitted) / static_cast<double>(other.rounds) : 0}});
-      progress(static_cast<double>(std::min(first + size, requests_.size())) / static_cast<double>(requests_.size()));
+      progress(static_cast<double>(first + group) / static_cast<double>(requests_.size()));
     }
     return {{"sequences", size},
             {"prompts", rows},
@@ -150,12 +155,13 @@ class Mixed {
                       shown(row["plain_tokens_per_second"]), shown(row["speculative_tokens_per_second"]),
                       shown(row["ratio"]), shown(row["acceptance_rate"]), shown(row["tokens_per_target_step"])});
     }
-    rows.push_back({"lowest", "", "", "", shown(result["lowest_ratio"]), "", ""});
-    rows.push_back({"median", "", "", "", shown(result["median_ratio"]), "", ""});
-    const std::size_t size = result["sequences"];
-    cli::print(markdown_table(text("Mixed prompts, ", counted(static_cast<int>(size), "request"), " at a time"),
-                              {"kind", size == 1 ? "prompt" : "first prompt", "plain tokens/s", "speculative", "ratio",
-                               "acceptance rate", "tokens per target step"},
+    if (rows.size() > 1) {
+      rows.push_back({"lowest", "", "", "", shown(result["lowest_ratio"]), "", ""});
+      rows.push_back({"median", "", "", "", shown(result["median_ratio"]), "", ""});
+    }
+    cli::print(markdown_table(text("Mixed prompts, ", counted(result["sequences"].get<int>(), "request"), " at a time"),
+                              {"kind", "prompt", "plain tokens/s", "speculative", "ratio", "acceptance rate",
+                               "tokens per target step"},
                               rows) +
                "\n");
   }

@@ -119,7 +119,7 @@ class DraftControl {
     const double saved = tokens - std::min(step + drafting, most_loss * plain) / plain;
     saving_ += (saved - saving_) / 16;
     settle(earned * tokens + saved);
-    reading_balance_ = std::min(reading_balance_ + earned / 2 * tokens + std::max(0.0, saved / 4), most_reading);
+    reading_balance_ = std::min(reading_balance_ + earned / 2 * tokens + std::max(0.0, saved / 16), most_reading);
   }
 
   /// Whether the draft model should read `backlog` tokens of a text. left: most tokens that may follow.
@@ -130,11 +130,11 @@ class DraftControl {
       return first;
     }
     if (!could_pay(most, later_, 0.5)) return false;
-    const double plain = verify_.at(1);
+    // In plain steps of all texts; a text's part of what they save is one of later_.texts.
     const double token = read_.count > 0 ? read_.mean : draft(1) / 4;
-    const double cost = plain > 0 ? token * static_cast<double>(backlog) / plain : 0;
+    const double cost = token * static_cast<double>(backlog) / seconds(0, later_);
     const double gain = gain_of(model, most);
-    if (gain > worth_reading && std::min(left, 256) * (1 - 1 / gain) > 3 * cost) return true;
+    if (gain > worth_reading && std::min(left, 256) * (1 - 1 / gain) > 3 * cost * later_.texts) return true;
     if (reading_balance_ < cost) return false;
     reading_balance_ -= cost;
     return true;
@@ -151,7 +151,7 @@ class DraftControl {
  private:
   static constexpr double earned = 0.01;
   static constexpr double first_balance = 2, most_reserve = 16;  // in plain steps
-  static constexpr double most_reading = 64;                     // in plain steps
+  static constexpr double most_reading = 16;                     // in plain steps
   static constexpr double most_loss = 16;                        // of a round, in plain steps: more is an outlier
   static constexpr double overdraft = 1;                         // of the account, in plain steps
   static constexpr double most_delay = 1.25;                     // of a step, relative to its usual time
