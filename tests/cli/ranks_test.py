@@ -14,6 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(sys.argv[2]) / "tests" / "support"))
+from in_turn import in_turn  # noqa: E402
 from rank_program import ENVIRONMENT, MPIRUN, PAIR, PROGRAM, SCRATCH, RanksTest, on_ranks, run, words  # noqa: E402
 
 LONG = ["generate", "--target", PAIR / "target", "--prompt", "def", "--max-new-tokens", "100000", "--threads", "1"]
@@ -47,7 +48,7 @@ class Ranks(RanksTest):
             command = ["generate", *options, "--prompt", "def read", "--max-new-tokens", "40", "--json", *SAME_DRAFTS]
             alone = json.loads(run([PROGRAM, *command]).stdout)
             self.assertEqual(len(alone["ids"]), 40)
-            for count in (2, 3):
+            for count in in_turn(2, 3):
                 result = on_ranks(count, *command)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 answer = json.loads(result.stdout)  # of one rank only
@@ -60,7 +61,7 @@ class Ranks(RanksTest):
                         ["--target", PAIR / "target-int4", "--draft", PAIR / "draft-int4", *MODEL_DRAFTS]):
             command = ["generate", *options, "--prompt", "def read" * 60, "--max-new-tokens", "30", "--json", *SAME_DRAFTS]
             alone = json.loads(run([PROGRAM, *command]).stdout)
-            for count, stages in ((2, 2), (3, 3), (4, 2)):
+            for count, stages in in_turn((2, 2), (3, 3), (4, 2)):
                 result = on_ranks(count, *command, "--pipeline", stages)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 answer = json.loads(result.stdout)
@@ -72,7 +73,7 @@ class Ranks(RanksTest):
         alone = json.loads(run([PROGRAM, *ids]).stdout)
         # Each of two sums in six layers, of at most 640 products, differs by at most twice 640 * 2^-24 in another order.
         allowed = 6 * 2 * 2 * 640 * 2.0 ** -24 * max(abs(value) for row in alone for value in row)
-        for count, options in ((2, []), (3, []), (4, ["--pipeline", 2])):
+        for count, options in in_turn((2, []), (3, []), (4, ["--pipeline", 2])):
             result = on_ranks(count, *ids, "--fast-reduce", *options)
             self.assertEqual(result.returncode, 0, result.stderr)
             rows = json.loads(result.stdout)
@@ -101,8 +102,8 @@ class Ranks(RanksTest):
                          *MODEL_DRAFTS]):
             command = ["generate", *options, "--prompt", "def read", "--max-new-tokens", "60", "--json"]
             alone = json.loads(run([PROGRAM, *command]).stdout)
-            for count, drafts, more in ((2, 1, []), (3, 1, []), (3, 2, ["--draft-threads", 1]),
-                                        (3, 1, ["--pipeline", 2])):
+            for count, drafts, more in in_turn((2, 1, []), (3, 1, []), (3, 2, ["--draft-threads", 1]),
+                                               (3, 1, ["--pipeline", 2])):
                 result = on_ranks(count, *command, "--threads", 1, "--draft-ranks", drafts, *more)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 answer = json.loads(result.stdout)
@@ -182,7 +183,7 @@ class Ranks(RanksTest):
         command = ["generate", "--target", PAIR / "target", "--draft", PAIR / "draft", "--prompt", "def read",
                    "--max-new-tokens", "20", "--json", "--draft-backend", "reference", *SAME_DRAFTS, *MODEL_DRAFTS]
         alone = json.loads(run([PROGRAM, *command]).stdout)
-        for more in ([], ["--pipeline", 2]):
+        for more in in_turn([], ["--pipeline", 2]):
             result = on_ranks(2, *command, "--threads", 1, *more)
             self.assertEqual(result.returncode, 0, result.stderr)
             answer = json.loads(result.stdout)
@@ -204,10 +205,11 @@ class Ranks(RanksTest):
     def test_missing_gpu_support_is_reported_once_and_ends_all_ranks(self):
         target = ["generate", "--prompt", "def", "--target", PAIR / "target", "--threads", "1"]
         draft = ["--draft", PAIR / "draft"]
-        for options in (["--backend", "gpu"], ["--backend", "gpu:1", "--pipeline", 2],
-                        ["--backend", "gpu", *draft, "--draft-backend", "cpu"],
-                        ["--backend", "gpu", *draft, "--draft-ranks", 1],
-                        [*draft, "--draft-backend", "gpu", "--draft-ranks", 1], [*draft, "--draft-backend", "gpu"]):
+        for options in in_turn(["--backend", "gpu"], ["--backend", "gpu:1", "--pipeline", 2],
+                               ["--backend", "gpu", *draft, "--draft-backend", "cpu"],
+                               ["--backend", "gpu", *draft, "--draft-ranks", 1],
+                               [*draft, "--draft-backend", "gpu", "--draft-ranks", 1],
+                               [*draft, "--draft-backend", "gpu"]):
             result = on_ranks(2, *target, *options)
             self.assertNotEqual(result.returncode, 0)
             said = [line for line in result.stderr.splitlines() if line.startswith("slm: ")]

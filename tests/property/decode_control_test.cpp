@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/draft_simulation.hpp"
+#include "support/in_turn.hpp"
 
 using namespace slm::draft_length;
 using namespace slm::testing;
@@ -17,7 +18,7 @@ TEST_CASE(
   for (const int texts : {1, 4, 16}) {
     for (const double slope : {0.03, 0.12, 0.3, 1.0}) {
       for (const double draft : {0.05, 0.2, 0.42, 1.0}) {
-        for (const double acceptance : {0.0, 0.2, 0.4, 0.6, 0.8, 0.95}) {
+        for (const double acceptance : in_turn({0.0, 0.2, 0.4, 0.6, 0.8, 0.95})) {
           for (const auto& noise : {little_noise, bursts}) {
             World world;
             world.texts = texts;

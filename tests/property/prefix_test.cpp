@@ -9,6 +9,7 @@
 #include "slm/backend/gpu/lanes.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "support/errors.hpp"
+#include "support/in_turn.hpp"
 #include "support/shared_pages.hpp"
 
 using namespace slm;
@@ -131,8 +132,7 @@ TEMPLATE_TEST_CASE("shared pages have the bits of computed ones in any schedule,
     if (lanes && (family == "lfm2" || family.ends_with("moe") || family == "granitehybrid" || family == "gemma4-e2b" ||
                   family == "gemma3n" || family == "glm4-moe-lite"))
       continue;
-    for (const std::size_t pages : {0, 13, 20}) {
-      if (lanes && pages != 13) continue;
+    for (const std::size_t pages : lanes ? std::vector<std::size_t>{13} : in_turn<std::size_t>({0, 13, 20})) {
       for (std::uint64_t seed = 1; seed <= (cpu ? 2u : 1u); ++seed) {
         CAPTURE(name, pages, seed);
         Schedule<TestType> schedule(name, cpu ? length : 150, cpu ? 8 : 4, pages, seed);

@@ -9,6 +9,7 @@
 #include "slm/io/checkpoint.hpp"
 #include "slm/model/load.hpp"
 #include "support/adapted_texts.hpp"
+#include "support/in_turn.hpp"
 #include "support/over_ranks.hpp"
 #include "support/paths.hpp"
 
@@ -39,7 +40,7 @@ void check_ranks(const std::filesystem::path& folder, std::initializer_list<Rank
   const AnyModel alone = load(folder, B{device()});
   const Bits expected = answers(alone, checkpoint);
   CHECK(answers(alone, checkpoint, true) != expected);
-  for (const Ranks how : sizes) {
+  for (const Ranks how : in_turn(sizes)) {
     CAPTURE(folder, how.size, how.stages);
     CHECK(over_ranks<B>(how, device, [&](const auto& load_here) {
             return answers(load_here(folder, LoadOptions{}), checkpoint);
@@ -73,7 +74,7 @@ TEST_CASE("adapters on the reference backend: any number of ranks gives the bits
 }
 
 TEST_CASE("sequences with and without adapters in one batch over ranks have the same bits as alone") {
-  for (const Ranks how : {Ranks{2}, Ranks{3, 3}, Ranks{4, 2}}) {
+  for (const Ranks how : in_turn({Ranks{2}, Ranks{3, 3}, Ranks{4, 2}})) {
     over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
       const AnyModel model = load_here(demo_pair("target"), LoadOptions{});
       const auto outcome = run_mixed(model, some_adapters(model, Checkpoint(demo_pair("target"))), 7, 120, 1);

@@ -18,6 +18,7 @@
 #include "slm/model/load.hpp"
 #include "support/adapted_texts.hpp"
 #include "support/errors.hpp"
+#include "support/in_turn.hpp"
 #include "support/int4_layers.hpp"
 #include "support/over_ranks.hpp"
 #include "support/paths.hpp"
@@ -77,7 +78,7 @@ template <class B = Cpu>
 void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, double tolerance,
                  const auto& device) {
   const LogitRows expected = read(load(folder, B{device()}));
-  for (const Ranks how : sizes) {
+  for (const Ranks how : in_turn(sizes)) {
     CAPTURE(folder, how.size, how.stages);
     CHECK(distance_over<B>(how, device, folder, expected, plainly) < tolerance);
   }
@@ -181,7 +182,7 @@ TEST_CASE("adapters: their part of sums over ranks is added once") {
     const auto with_adapters = [&](const AnyModel& model) { return read(model, some_adapters(model, checkpoint)); };
     const double tolerance = tolerance_of(checkpoint.config());
     CHECK(distance(bare, expected) > tolerance);
-    for (const Ranks how : {adding(2), adding(3), adding(4, 2)}) {
+    for (const Ranks how : in_turn({adding(2), adding(3), adding(4, 2)})) {
       CAPTURE(name, how.size, how.stages);
       CHECK(distance_over<Cpu>(how, one_thread, folder, expected, with_adapters) < tolerance);
     }
@@ -193,7 +194,7 @@ TEST_CASE("in a batch over ranks with partial sums each text has the same bits a
                              fixture("models/mistral-swa8"), fixture("models/gpt2")}) {
     const Checkpoint checkpoint(folder);
     const int length = std::min(120, checkpoint.settings().context);
-    for (const Ranks how : {adding(2), adding(3), adding(4), adding(4, 2)}) {
+    for (const Ranks how : in_turn({adding(2), adding(3), adding(4), adding(4, 2)})) {
       CAPTURE(folder, how.size, how.stages);
       over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
         const AnyModel model = load_here(folder, LoadOptions{});
@@ -228,7 +229,7 @@ TEST_CASE("with partial sums speculative texts equal the plain ones, greedy and 
   };
   for (const char* kind : {"", "-int4"}) {
     const auto target_folder = demo_pair(text("target", kind)), draft_folder = demo_pair(text("draft", kind));
-    for (const Ranks how : {adding(2), adding(3), adding(4), adding(4, 2)}) {
+    for (const Ranks how : in_turn({adding(2), adding(3), adding(4), adding(4, 2)})) {
       CAPTURE(kind, how.size, how.stages);
       over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
         const AnyModel target = load_here(target_folder, LoadOptions{}), draft = load_here(draft_folder, LoadOptions{});

@@ -18,6 +18,7 @@
 #include "slm/ranks/threads.hpp"
 #include "support/errors.hpp"
 #include "support/hybrid_fixtures.hpp"
+#include "support/in_turn.hpp"
 #include "support/logits_in_pieces.hpp"
 #include "support/newer_fixtures.hpp"
 #include "support/over_ranks.hpp"
@@ -41,7 +42,7 @@ template <class B>
 void check_ranks(const std::filesystem::path& folder, std::initializer_list<Ranks> sizes, const auto& device,
                  LoadOptions draft_options = {.weights = WeightType::bf16}, LoadOptions options = {}) {
   const Bits expected = answers(load(folder, B{device()}, draft_options), load(folder, B{device()}, options));
-  for (const Ranks how : sizes) {
+  for (const Ranks how : in_turn(sizes)) {
     CAPTURE(folder, how.size, how.stages);
     CHECK(over_ranks<B>(how, device, [&](const auto& load_here) {
             return answers(load_here(folder, draft_options), load_here(folder, options));
@@ -79,7 +80,7 @@ void check_engine(const std::filesystem::path& draft, const std::filesystem::pat
                   std::initializer_list<Ranks> sizes) {
   const LoadOptions options{.cache_format = KvFormat::int8};
   const Bits expected = serve(load(draft, Cpu(1), options), load(target, Cpu(1), options), new_tokens);
-  for (const Ranks how : sizes) {
+  for (const Ranks how : in_turn(sizes)) {
     CAPTURE(target, how.size, how.stages);
     CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
             return serve(load_here(draft, options), load_here(target, options), new_tokens);
@@ -139,7 +140,7 @@ TEST_CASE("a prompt in several parts through pipeline stages, and its truncation
        {"granitemoeshared", "lfm2", "qwen35", "nemotron-h-moe", "falcon-h1", "gemma4-moe", "deepseek-v3"}) {
     const auto folder = fixture(text("models/", name));
     const Bits expected = read(load(folder, Cpu{one_thread()}));
-    for (const Ranks how : {Ranks{2}, Ranks{2, 2}, Ranks{4, 2}}) {
+    for (const Ranks how : in_turn({Ranks{2}, Ranks{2, 2}, Ranks{4, 2}})) {
       CAPTURE(name, how.size, how.stages);
       CHECK(over_ranks<Cpu>(how, one_thread,
                             [&](const auto& load_here) { return read(load_here(folder, LoadOptions{})); }) == expected);
@@ -275,7 +276,7 @@ TEST_CASE("on every instruction set, with prompts in large steps and chunks, ran
     for (const auto& path : {demo_pair("target"), demo_pair("target-int4"), fixture("gguf/all-types.gguf"),
                              fixture("models/qwen2-swa-from-layer1")}) {
       const Bits expected = read(load(path, Cpu(options)));
-      for (const Ranks how : {Ranks{3}, Ranks{2, 2}, Ranks{4, 2}}) {
+      for (const Ranks how : in_turn({Ranks{3}, Ranks{2, 2}, Ranks{4, 2}})) {
         CAPTURE(path, std::string(name_of(isa)), how.size, how.stages);
         CHECK(over_ranks<Cpu>(
                   how, [&] { return options; },
@@ -323,8 +324,8 @@ TEST_CASE("a text saved over ranks continues on one rank, and vice versa") {
       const AnyModel alone = load(folder, Cpu(1), options);
       const std::string saved = saved_by(alone);
       const Bits expected = resumed_by(alone, saved);
-      for (const Ranks how :
-           {Ranks{2}, Ranks{3}, Ranks{4}, Ranks{5}, Ranks{2, 2}, Ranks{4, 2}, Ranks{2, 1, true}, Ranks{5, 2, true}}) {
+      for (const Ranks how : in_turn({Ranks{2}, Ranks{3}, Ranks{4}, Ranks{5}, Ranks{2, 2}, Ranks{4, 2},
+                                      Ranks{2, 1, true}, Ranks{5, 2, true}})) {
         CAPTURE(folder, how.size, how.stages, how.first_only_controls);
         std::string saved_over_ranks;
         CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {

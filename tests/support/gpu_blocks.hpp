@@ -14,6 +14,7 @@
 #include "slm/formats/block_tiles.hpp"
 #include "support/block_matrix.hpp"
 #include "support/gpu_layer.hpp"
+#include "support/in_turn.hpp"
 
 namespace slm::testing {
 
@@ -126,7 +127,7 @@ void check_blocks_of(const std::vector<DType>& types, std::int64_t out, std::int
   const std::vector<LinearSource> sources = blocks.sources();
   backend::Reference reference;
   const auto plain = reference.pack<AwqInt4<>>(sources);
-  for (const int rows : {1, 7, 40}) {
+  for (const int rows : in_turn({1, 7, 40})) {
     CAPTURE(rows);
     Random random(5);
     const std::vector<float> input = random.vector(static_cast<std::size_t>(rows * in)),

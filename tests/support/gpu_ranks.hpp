@@ -10,6 +10,7 @@
 
 #include "slm/model/rank_group.hpp"
 #include "slm/ranks/team.hpp"
+#include "support/in_turn.hpp"
 #include "support/queued_lanes.hpp"
 #include "support/rank_texts.hpp"
 
@@ -40,7 +41,7 @@ void check_devices(const std::filesystem::path& folder, std::initializer_list<Ra
   using Alone = backend::Gpu<typename B::Runtime::Base>;
   const Bits expected = answer(load(folder, Alone{}, draft), load(folder, Alone{}, target));
   REQUIRE(expected.bytes.size() > 1000);
-  for (const Ranks how : sizes) {
+  for (const Ranks how : in_turn(sizes)) {
     CAPTURE(folder, B::name, how.size, how.stages, how.first_only_controls);
     const Fresh fresh;
     blind_waits = 0;
