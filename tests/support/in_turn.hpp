@@ -15,7 +15,7 @@ inline bool every_combination() {
 }
 
 /// All of them, or one: the next one at each call. A test of many models in several ways then checks each model in one
-/// way, and each way with some of the models.
+/// way, and each way with some of the models. Two results that are compared must come from one call.
 template <class T>
 std::vector<T> in_turn(std::initializer_list<T> all) {
   static std::size_t turn = 0;
