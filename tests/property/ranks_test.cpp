@@ -80,7 +80,7 @@ void check_engine(const std::filesystem::path& draft, const std::filesystem::pat
                   std::initializer_list<Ranks> sizes) {
   const LoadOptions options{.cache_format = KvFormat::int8};
   const Bits expected = serve(load(draft, Cpu(1), options), load(target, Cpu(1), options), new_tokens);
-  for (const Ranks how : in_turn(sizes)) {
+  for (const Ranks how : sizes) {
     CAPTURE(target, how.size, how.stages);
     CHECK(over_ranks<Cpu>(how, one_thread, [&](const auto& load_here) {
             return serve(load_here(draft, options), load_here(target, options), new_tokens);
