@@ -4,7 +4,8 @@
     python3 bench/compile_time/compile_time.py --beside 517d98e
 
 The earlier commit is checked out into a git worktree, which is removed at the end. `--program` also builds the program
-slm from scratch, which takes 15 minutes per commit."""
+slm from scratch, which takes 15 minutes per commit. `--parts` compiles the README's program of this checkout without
+parts of the library instead of the other programs."""
 import argparse
 import contextlib
 import os
@@ -21,6 +22,10 @@ int main(int, char** arguments) {
   return static_cast<int>(slm::Tokenizer::from(arguments[1]).encode(arguments[2]).size());
 }
 """
+
+
+PARTS = ((), ("SLM_NO_GGUF",), ("SLM_NO_FOLDERS",), ("SLM_NO_AVX512",), ("SLM_NO_FOLDERS", "SLM_NO_AVX512"),
+         ("SLM_NO_FOLDERS", "SLM_NO_AVX2"))
 
 
 def readme_program(root):
@@ -68,6 +73,24 @@ def worktree(commit):
             subprocess.run(["git", "-C", str(ROOT), "worktree", "remove", "--force", str(root)], check=True)
 
 
+def compare_parts(arguments):
+    """The README's program of the earlier commit, and of this checkout without parts."""
+    print(f"`{arguments.compiler} -std=c++20 {arguments.flags} -c`, median of {arguments.repeats}, processor seconds\n")
+    print(f"| without | README's program | to {arguments.beside} |\n|---|---|---|", flush=True)
+    with worktree(arguments.beside) as earlier:
+        runs = {parts: [] for parts in PARTS}
+        before = []
+        for _ in range(arguments.repeats):
+            before.append(compile_seconds(arguments, earlier, readme_program(earlier)))
+            for parts in PARTS:
+                flags = [f"-D{part}" for part in parts]
+                runs[parts].append(compile_seconds(arguments, ROOT, readme_program(ROOT), *flags))
+    for parts, seconds in runs.items():
+        now = statistics.median(seconds)
+        names = ", ".join(f"`{part}`" for part in parts) or "nothing"
+        print(f"| {names} | {now:.1f} | {now / statistics.median(before):.2f} |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--beside", default="517d98e", metavar="COMMIT", help="default: %(default)s")
@@ -75,7 +98,10 @@ def main():
     parser.add_argument("--flags", default="-O2")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--program", action="store_true", help="also build the program slm, once")
+    parser.add_argument("--parts", action="store_true", help="compile without parts of the library (SLM_NO_...)")
     arguments = parser.parse_args()
+    if arguments.parts:
+        return compare_parts(arguments)
     cases = {
         "the README's program": lambda root: compile_seconds(arguments, root, readme_program(root)),
         "a program with a tokenizer only": lambda root: compile_seconds(arguments, root, TOKENIZER),

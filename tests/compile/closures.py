@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The includes of each public header, with and without the functions: limits on the number of slm's headers and of
-thousands of preprocessed lines, and modules that must not be included."""
+"""The includes of each public header, with and without the functions and with parts left out: limits on the number of
+slm's headers and of thousands of preprocessed lines, and headers that must not be included."""
 import argparse
 import re
 import subprocess
@@ -14,6 +14,8 @@ CONFIGS = r"^config/known_models"
 ADAPTERS = r"^io/(peft|name_pattern)|^adapters\.hpp"
 ENGINE = r"^engine"
 MODELS = r"^(model|backend|decode|config)/"
+FOLDERS = r"json|safetensors|protobuf|sentencepiece_model|^io/(folder|config_json|families/(?!layer_shapes|refusals)|tokenizer_ends)"
+GGUF_FILES = r"^(io|text)/.*gguf"
 
 # header: (headers, thousand lines) with SLM_IMPLEMENTATION 0, the same with the functions, and excluded modules. A
 # tokenizer with the functions includes the matcher of split patterns: ten headers of text/split/, two of its tables.
@@ -22,23 +24,33 @@ MODELS = r"^(model|backend|decode|config)/"
 # ten headers of recurrent layers. The families with Mamba-2 and gpt-oss have a header each, and so have the forms of their tensors.
 # core/os has a header of each subject; the executor of an application is one. Residual streams have a header of their
 # shape, family, weights and part of a block. A rank's rows of experts, and waiting for an atomic, have a header each.
-# The inputs of a block, the row operations of host memory, and rounded exponentials have one each.
+# The inputs of a block, the row operations of host memory, and rounded exponentials have one each. The files of a
+# model have one for each format and two for all, and so have the tokenizer's files and SentencePiece's rules.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (288, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/text/tokenizer.hpp": ((12, 65), (49, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
-    "slm/text/chat.hpp": ((10, 60), (110, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/chat.hpp": ((130, 95), (387, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/adapters.hpp": ((35, 85), (114, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((131, 105), (313, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/speculative.hpp": ((112, 95), (297, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/text/tokenizer.hpp": ((12, 65), (52, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
+    "slm/text/chat.hpp": ((10, 60), (111, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/chat.hpp": ((130, 95), (396, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/adapters.hpp": ((35, 85), (122, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((131, 105), (322, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
+}
+# The same with the functions and without a part. A program without folders needs no JSON library.
+LEFT_OUT = {
+    ("slm/speculative.hpp", "SLM_NO_FOLDERS"): (248, 157, (FOLDERS,)),
+    ("slm/speculative.hpp", "SLM_NO_GGUF"): (282, 182, (GGUF_FILES,)),
+    ("slm/text/tokenizer.hpp", "SLM_NO_FOLDERS"): (45, 90, (FOLDERS,)),
+    ("slm/text/tokenizer.hpp", "SLM_NO_GGUF"): (45, 105, (GGUF_FILES,)),
 }
 
 
-def closure(compiler, root, header, value):
-    """(headers of slm, thousand preprocessed lines)"""
-    command = [compiler, "-std=c++20", f"-I{root}/include", f"-DSLM_IMPLEMENTATION={value}", "-E", "-x", "c++", "-"]
+def closure(compiler, root, header, macro):
+    """(headers of slm, thousand preprocessed lines, whether the JSON library is included)"""
+    command = [compiler, "-std=c++20", f"-I{root}/include", f"-D{macro}", "-E", "-x", "c++", "-"]
     text = subprocess.run(command, input=f"#include <{header}>\n", text=True, capture_output=True, check=True, timeout=300).stdout
     files = {name for name in re.findall(r'^# \d+ "[^"]*/include/slm/([^"]+)"', text, re.M)}
+    if re.search(r'^# \d+ "[^"]*nlohmann/', text, re.M):
+        files.add("nlohmann/json.hpp")
     lines = sum(1 for line in text.splitlines() if line and not line.startswith("#"))
     return files, lines / 1000
 
@@ -48,17 +60,19 @@ def main():
     parser.add_argument("root")
     parser.add_argument("--compiler", required=True)
     arguments = parser.parse_args()
-    cases = [(header, value) for header in CLOSURES for value in (0, 1)]
-    found = in_parallel(lambda case: closure(arguments.compiler, arguments.root, *case), cases)
+    cases = []  # header, macro, headers, thousand lines, excluded headers
+    for header, (declarations, functions, excluded) in CLOSURES.items():
+        cases += [(header, f"SLM_IMPLEMENTATION={value}", *most, excluded) for value, most in enumerate((declarations, functions))]
+    cases += [(*case, *limits) for case, limits in LEFT_OUT.items()]
+    found = in_parallel(lambda case: closure(arguments.compiler, arguments.root, *case[:2]), cases)
     failures = []
-    print(f"{'public header':<24}{'functions':>10}{'headers':>9}{'of':>5}{'lines':>9}{'of':>6}")
-    for (header, value), (files, lines) in zip(cases, found):
-        most_files, most_lines = CLOSURES[header][value]
-        print(f"{header:<24}{('no', 'yes')[value]:>10}{len(files):>9}{most_files:>5}{lines:>8.1f}k{most_lines:>5}k")
+    print(f"{'public header':<24}{'macro':<22}{'headers':>8}{'of':>5}{'lines':>9}{'of':>6}")
+    for (header, macro, most_files, most_lines, excluded), (files, lines) in zip(cases, found):
+        print(f"{header:<24}{macro:<22}{len(files):>8}{most_files:>5}{lines:>8.1f}k{most_lines:>5}k")
         if len(files) > most_files or lines > most_lines:
-            failures.append(f"{header} brings {len(files)} headers and {lines:.1f} thousand lines: leave something out, or say why in the table")
-        for pattern in CLOSURES[header][2]:
-            failures += [f"{header} must not bring slm/{name}" for name in sorted(files) if re.search(pattern, name)]
+            failures.append(f"{header} includes {len(files)} headers and {lines:.1f} thousand lines: leave something out, or say why in the table")
+        for pattern in excluded:
+            failures += [f"{header} with {macro} must not include {name}" for name in sorted(files) if re.search(pattern, name)]
     print("\n".join(failures))
     print(f"{len(cases)} closures, {len(failures)} wrong")
     sys.exit(1 if failures else 0)

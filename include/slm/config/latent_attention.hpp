@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// Multi-head latent attention. The KV cache has one row a token for all heads: a rotated key, then the latent.

@@ -3,6 +3,8 @@
 
 #include <array>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// Outputs are multiplied after their bias is added.

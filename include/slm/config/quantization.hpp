@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// The quantization of a subset of layers. AutoAWQ states one rule for all layers, compressed-tensors one per config

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace byte_level {
 
 struct Alphabet {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// States whether to end. Copies share their state. Any thread may call it.

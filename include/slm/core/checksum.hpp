@@ -7,6 +7,8 @@
 #include <span>
 #include <type_traits>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// 64-bit checksum, about four bytes per cycle. The result depends on how the bytes are divided among add() calls: use

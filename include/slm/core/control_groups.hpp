@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Calls use(directory) for each control group of the process that has the controller ("cpu", "memory"), and for its

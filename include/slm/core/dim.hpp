@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 template <class Integer>

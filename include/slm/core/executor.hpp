@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// An application derives from it, and passes it in backend::CpuOptions::executor. slm then starts no threads for that

@@ -48,6 +48,37 @@
 #error "slm promises bit-exact results and NaN checks: compile without -ffast-math"
 #endif
 
+// Parts that a program can leave out, to compile faster (docs/compile-time.md): define the macro for all its sources.
+//
+//  SLM_NO_GGUF     GGUF files
+//  SLM_NO_FOLDERS  Hugging Face folders
+//  SLM_NO_AVX512   kernels of backend::Cpu for AVX-512 and AMX
+//  SLM_NO_AVX2     kernels of backend::Cpu for AVX2 and everything newer
+//
+// The name of slm's inline namespace states the parts that are left out. Two sources that differ in them do not link.
+#if defined(SLM_NO_GGUF) && defined(SLM_NO_FOLDERS)
+#error "SLM_NO_GGUF and SLM_NO_FOLDERS leave no model to read: define one of them"
+#endif
+#if defined(SLM_NO_GGUF)
+#define SLM_FORMATS _no_gguf
+#elif defined(SLM_NO_FOLDERS)
+#define SLM_FORMATS _no_folders
+#else
+#define SLM_FORMATS
+#endif
+#if defined(SLM_NO_AVX2)
+#define SLM_KERNEL_SETS _no_avx2
+#elif defined(SLM_NO_AVX512)
+#define SLM_KERNEL_SETS _no_avx512
+#else
+#define SLM_KERNEL_SETS
+#endif
+#if defined(SLM_NO_GGUF) || defined(SLM_NO_FOLDERS) || defined(SLM_NO_AVX2) || defined(SLM_NO_AVX512)
+#define SLM_JOIN_NAMES(version, formats, sets) version##formats##sets
+#define SLM_JOIN(version, formats, sets) SLM_JOIN_NAMES(version, formats, sets)
+#define v0_1 SLM_JOIN(v0_1, SLM_FORMATS, SLM_KERNEL_SETS)
+#endif
+
 // SLM_IMPLEMENTATION selects the source that compiles the functions of slm. Undefined or 1: this source compiles them.
 // Every other source of the program may define it as 0 before its first header of slm,
 //

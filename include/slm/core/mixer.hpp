@@ -7,6 +7,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// The recurrence of a layer. Its state has a fixed size, in contrast to keys and values.

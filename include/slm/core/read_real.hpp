@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// The double nearest to a decimal number such as -1.5e3, inf or nan, in any locale. nullopt: another text, or a number

@@ -3,6 +3,8 @@
 
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// How the router's logits become scores.

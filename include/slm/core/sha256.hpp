@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 namespace detail {

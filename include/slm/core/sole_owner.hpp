@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Returns true if exactly `references` shared_ptr own the object. The caller must hold all of them and prevent copies.

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 enum class FinishReason { end_token, stop_token, sink, length, context, cancelled, deadline, error, complete };

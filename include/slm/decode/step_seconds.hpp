@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// Upper limit of draft lengths; scratch memory grows with it.

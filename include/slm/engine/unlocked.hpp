@@ -3,6 +3,8 @@
 
 #include <mutex>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 class Unlocked {

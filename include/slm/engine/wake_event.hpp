@@ -5,6 +5,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 class WakeEvent {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 // clang-format off

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace grammar {
 
 struct ByteSet {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace grammar {
 
 /// An expression that matches the whole text; none for an unknown name.

@@ -12,7 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -24,14 +24,11 @@
 #include "slm/core/os/mapping_guard.hpp"
 #include "slm/core/os/path.hpp"
 #include "slm/core/tensor.hpp"
-#include "slm/io/config_json.hpp"
-#include "slm/io/foreign_folder.hpp"
-#include "slm/io/gguf_file.hpp"
-#include "slm/io/gguf_model.hpp"
-#include "slm/io/gguf_tensors.hpp"
-#include "slm/io/quantization_json.hpp"
-#include "slm/io/safetensors.hpp"
+#include "slm/io/model_files.hpp"
+#include "slm/io/name_prefixes.hpp"
+#include "slm/io/open_model.hpp"
 #include "slm/io/stacked_tensors.hpp"
+#include "slm/io/stated_quantization.hpp"
 #include "slm/io/tensor_names.hpp"
 #include "slm/lm/model_info.hpp"
 
@@ -44,13 +41,12 @@ class Checkpoint {
   /// config.json and model.safetensors, or all shards in model.safetensors.index.json.
   explicit Checkpoint(const std::filesystem::path& model) : folder_(model) {
     const detail::BusErrorsTaken taken;
-    if (const auto file = gguf_of(model)) {
-      open_gguf(*file);
-    } else {
-      open_folder();
-    }
+    files_ = detail::open_model(model);
+    model_ = std::move(files_->content.model);
+    quantization_ = std::move(files_->content.quantization);
+    tensors_ = std::move(files_->content.tensors);
     look_at_tensors();
-    if (gguf_) check_all_read();
+    files_->check_read(tensors_, family(), config(), names_);
     check_unchanged();
   }
 
@@ -94,7 +90,7 @@ class Checkpoint {
       throw Error("checkpoint.wrong-shape",
                   text("'", folder_.string(), "': tensor '", name, "' is ", shape_text(tensor.shape), ", ",
                        description(), " makes it ", shape_text(shape)),
-                  gguf_ ? convert_again : "Check that config.json belongs to these weights");
+                  gguf() ? convert_again : "Check that config.json belongs to these weights");
     }
     if (!is_floating_point(tensor.dtype) && !(is_blocked(tensor.dtype) && shape.size() == 2)) {
       throw Error("checkpoint.wrong-dtype",
@@ -115,7 +111,7 @@ class Checkpoint {
     }
     return Error(
         "checkpoint.missing-tensor", text("'", folder_.string(), "' has no tensor '", name, "' ", shape_text(shape)),
-        gguf_ ? convert_again : "Check that all shards are present and that config.json belongs to these weights");
+        gguf() ? convert_again : "Check that all shards are present and that config.json belongs to these weights");
   }
 
   /// Throws Error if there is no head.
@@ -126,17 +122,16 @@ class Checkpoint {
   /// Throws io.file-changed if a file was truncated since it was opened, or could not be read. Call it after reading
   /// tensors and before using results.
   void check_unchanged() const {
-    for (const auto& [name, file] : files_) file.file.check_unchanged();
-    if (gguf_) gguf_->check_unchanged();
+    if (files_) files_->check_unchanged();
   }
 
   /// The GGUF file, or null.
-  const GgufFile* gguf() const { return gguf_.get(); }
+  const GgufFile* gguf() const { return files_ ? files_->gguf() : nullptr; }
 
  private:
   static constexpr std::string_view convert_again = "Convert the model again, or take its file from another source";
 
-  std::string_view description() const { return gguf_ ? "the metadata" : "config.json"; }
+  std::string_view description() const { return gguf() ? "the metadata" : "config.json"; }
 
   /// The family that the tensor names belong to, if they lack those of this model's family; null: none.
   const Family* family_of_names() const {
@@ -162,11 +157,12 @@ class Checkpoint {
         return std::none_of(stated.begin(), stated.end(), [&](const auto& name) { return name.module() == module; });
       });
     };
-    const auto other = std::find_if(std::begin(known_families), std::end(known_families), [&](const Family* family) {
+    const auto known = files_ ? files_->families() : std::span<const Family* const>();
+    const auto other = std::find_if(known.begin(), known.end(), [&](const Family* family) {
       const TensorNames names = names_of(family);
       return adds_names(names) && fits(names);
     });
-    return other == std::end(known_families) ? nullptr : *other;
+    return other == known.end() ? nullptr : *other;
   }
 
   /// Determines from the tensors: name prefixes, the head's matrix, and whether there are extra layers.
@@ -232,155 +228,16 @@ class Checkpoint {
     }
   }
 
-  void open_gguf(const std::filesystem::path& path) {
-    gguf_ = std::make_unique<const GgufFile>(path);
-    model_ = read_gguf_model(*gguf_);
-    auto [tensors, copies] = GgufTensors(*gguf_, config());
-    given_ = std::move(tensors);
-    copies_ = std::move(copies);
-    for (const Tensor& tensor : given_) tensors_.emplace(tensor.name, &tensor);
-  }
-
-  /// Rejects GGUF tensors that the model does not use, since ignoring them would silently change results.
-  void check_all_read() const {
-    std::set<std::string, std::less<>> read{"rope_freqs.weight", "rope_factors_long.weight",
-                                            "rope_factors_short.weight"};
-    names_.for_each([&](Role, int, const auto& weights, const auto& biases) {
-      for (const auto* names : {&weights, &biases}) {
-        for (const TensorName& name : *names) read.insert(name.name);
-      }
-    });
-    for (const auto& [name, tensor] : tensors_) {
-      if (read.contains(name) || detail::is_left_out(name, family().architecture, config())) continue;
-      throw Error("gguf.unknown-tensor",
-                  text("'", folder_.string(), "' has the tensor ", quote(name), ", which the architecture '",
-                       family().architecture, "' does not use"),
-                  convert_again);
-    }
-  }
-
-  void open_folder() {
-    if (!file_exists(folder_)) {
-      throw Error(
-          "checkpoint.no-folder", text("'", folder_.string(), "': expected a folder or a GGUF file"),
-          "Name a Hugging Face model folder (config.json, model.safetensors and tokenizer.json), or a GGUF file");
-    }
-    std::error_code failure;
-    if (!std::filesystem::is_directory(folder_, failure))
-      return open_gguf(folder_);  // reports what the file is instead
-    refuse_foreign_folder(folder_);
-    if (!file_exists(folder_ / "config.json")) {
-      throw Error("checkpoint.no-config", text("'", folder_.string(), "' has no config.json"),
-                  "Name the folder that holds config.json, model.safetensors and tokenizer.json, or a GGUF file");
-    }
-    model_ = read_model_description(folder_);
-    quantization_ = read_quantization(folder_);
-    if (quantization_.quantized_activations) {
-      model_.notes.push_back(
-          text("'", quantization_.file, "' states 8-bit activations: only the weights are quantized"));
-    }
-    if (const auto single = folder_ / "model.safetensors"; file_exists(single)) {
-      files_.emplace("model.safetensors", Safetensors(single));
-      for (const auto& [name, tensor] : files_.begin()->second.tensors) tensors_.emplace(name, &tensor);
-    } else {
-      open_shards(folder_ / "model.safetensors.index.json");
-    }
-  }
-
-  void open_shards(const std::filesystem::path& index) {
-    if (!file_exists(index)) {
-      throw Error(
-          "checkpoint.no-weights",
-          text("'", folder_.string(), "': expected model.safetensors or model.safetensors.index.json, found neither"),
-          "Convert pytorch_model.bin with python3 examples/convert_bin.py FOLDER, or use a repository with "
-          "safetensors");
-    }
-    const OwnedJson json = read_json_object(index);
-    const JsonFields map = JsonFields(json, index.string()).object("weight_map");
-    for (const auto& [name, shard] : json.at("weight_map").items()) {
-      const auto* file = shard.get_ptr<const std::string*>();
-      // A shard must be in the folder of its index: paths to other folders are refused.
-      if (!file || file->empty() || path_of(*file).filename() != path_of(*file)) {
-        throw map.bad(name.c_str(), "a file name in the same folder", shard);
-      }
-      auto opened = files_.find(*file);
-      if (opened == files_.end()) opened = files_.emplace(*file, Safetensors(folder_ / path_of(*file))).first;
-      const auto tensor = opened->second.tensors.find(name);
-      if (tensor == opened->second.tensors.end()) {
-        throw Error("checkpoint.missing-tensor",
-                    text("'", index.string(), "' places tensor ", quote(name), " in ", quote(*file),
-                         ", which does not have it"),
-                    "Download the shard and the index again");
-      }
-      tensors_.emplace(name, &tensor->second);
-    }
-  }
-
   std::filesystem::path folder_;
   ModelDescription model_;
   StatedQuantization quantization_;
-  std::map<std::string, Safetensors> files_;
-  std::unique_ptr<const GgufFile> gguf_;
+  std::unique_ptr<detail::ModelFiles> files_;  // null: the model is in memory
   std::vector<Tensor> given_;
-  std::vector<std::unique_ptr<std::byte[]>> copies_;  // tensors may also refer to these bytes
-  std::map<std::string, Tensor> in_blocks_;           // tensors whose bytes are blocks
+  std::map<std::string, Tensor> in_blocks_;  // tensors whose bytes are blocks
   detail::StackedTensors stacked_;
   TensorMap tensors_;
   TensorNames names_{ModelConfig{}};
 };
-
-namespace detail {
-
-/// Unused tokens have no text.
-inline std::vector<std::string> gguf_vocabulary(const GgufFields& fields) {
-  const char *key = "tokenizer.ggml.tokens", *type_key = "tokenizer.ggml.token_type";
-  if (!fields.has(key)) return {};
-  const auto tokens = fields.strings(key);
-  std::vector<std::int64_t> types;
-  if (fields.has(type_key)) types = fields.integers(type_key, tokens.size());
-  std::vector<std::string> pieces(tokens.begin(), tokens.end());
-  constexpr std::int64_t unused = 5;
-  for (std::size_t id = 0; id < types.size(); ++id) {
-    if (types[id] == unused) pieces[id].clear();
-  }
-  return pieces;
-}
-
-}  // namespace detail
-
-/// The vocabulary, id -> token text, from tokenizer.json or a GGUF file; empty if the folder has neither. Decoders
-/// compare vocabularies to detect different tokenizers. vocab: number of ids of the model.
-inline std::vector<std::string> read_vocabulary(const std::filesystem::path& folder, int vocab = most_vocab) {
-  if (const auto file = gguf_of(folder)) return read_gguf_fields(*file, detail::gguf_vocabulary);
-  const auto path = folder / "tokenizer.json";
-  if (!file_exists(path)) return {};
-  const OwnedJson json = read_json_object(path);
-  std::vector<std::string> pieces;
-  const auto add = [&](const std::string& piece, const Json& id) {
-    if (!is_index(id, static_cast<std::uint64_t>(vocab))) {
-      throw Error("tokenizer.bad-id",
-                  text("'", path.string(), "' gives the token ", quote(piece), " the id ", quote_json(id),
-                       ", expected 0..", vocab - 1),
-                  "Check that tokenizer.json and config.json are of one model, or download them again");
-    }
-    const auto index = id.get<std::size_t>();
-    if (index >= pieces.size()) pieces.resize(index + 1);
-    pieces[index] = piece;
-  };
-  const JsonFields fields(json, path.string());
-  const JsonFields model = fields.object("model");
-  if (!model.at("vocab").is_object()) throw model.bad("vocab", "an object of tokens and ids", model.at("vocab"));
-  for (const auto& [piece, id] : model.at("vocab").items()) add(piece, id);
-  if (fields.has("added_tokens")) {
-    if (!fields.at("added_tokens").is_array()) throw fields.bad("added_tokens", "a list", fields.at("added_tokens"));
-    for (const Json& token : fields.at("added_tokens")) {
-      if (!token.is_object()) throw fields.bad("added_tokens", "a list of objects", token);
-      const JsonFields added(token, path.string());
-      add(added.string("content", ""), added.at("id"));
-    }
-  }
-  return pieces;
-}
 
 /// A function that calls read_vocabulary() once and caches the result. Thread-safe.
 inline std::function<std::vector<std::string>()> vocabulary_reader(const std::filesystem::path& folder, int vocab) {

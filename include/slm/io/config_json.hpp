@@ -45,6 +45,7 @@
 #include "slm/io/families/stablelm.hpp"
 #include "slm/io/families/starcoder2.hpp"
 #include "slm/io/json.hpp"
+#include "slm/io/tokenizer_ends.hpp"
 
 namespace slm { inline namespace v0_1 {
 

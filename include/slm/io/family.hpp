@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "slm/config/model_config.hpp"
-#include "slm/io/json.hpp"
 
 namespace slm { inline namespace v0_1 {
+
+class JsonFields;
 
 struct Family;
 

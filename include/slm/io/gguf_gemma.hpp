@@ -10,7 +10,7 @@
 
 #include "slm/config/model_config.hpp"
 #include "slm/core/error.hpp"
-#include "slm/io/families/gemma4.hpp"
+#include "slm/io/families/layer_shapes.hpp"
 #include "slm/io/family.hpp"
 #include "slm/io/gguf_file.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "slm/config/model_config.hpp"
-#include "slm/io/families/deepseek.hpp"
+#include "slm/io/families/layer_shapes.hpp"
 #include "slm/io/family.hpp"
 #include "slm/io/gguf_file.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "slm/config/model_config.hpp"
 #include "slm/core/error.hpp"
-#include "slm/io/families/layer_kinds.hpp"
+#include "slm/io/families/layer_shapes.hpp"
 #include "slm/io/gguf_file.hpp"
 
 namespace slm { inline namespace v0_1 { namespace detail {

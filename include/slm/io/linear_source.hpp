@@ -269,7 +269,11 @@ class LinearSearch : public LayerSearch {
 /// in]. The result refers to the checkpoint. Throws Error naming folder, layer and tensor.
 inline StoredLinear linear_source(const Checkpoint& checkpoint, const std::string& module, std::int64_t out,
                                   std::int64_t in) {
+#if defined(SLM_NO_FOLDERS)  // GGUF's quantized matrices are tensors of blocks
+  return checkpoint.tensor(module + ".weight", {out, in});
+#else
   return detail::LinearSearch(checkpoint, module, out, in).run();
+#endif
 }
 
 namespace detail {

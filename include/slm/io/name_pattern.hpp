@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// A name suffix that starts after a dot, or a regular expression of one, which must match to the end as in Python.

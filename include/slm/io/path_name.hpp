@@ -7,6 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// A path without a trailing separator or dot: "models/tiny/" and "models/tiny/." become "models/tiny".

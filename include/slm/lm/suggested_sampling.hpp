@@ -3,6 +3,8 @@
 
 #include <optional>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// Sampling defaults recommended by a checkpoint; absent fields are not stated.

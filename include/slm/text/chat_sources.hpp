@@ -15,12 +15,12 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/os/path.hpp"
-#include "slm/io/end_tokens.hpp"
 #include "slm/io/gguf_fields.hpp"
 #include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
 #include "slm/io/mapped_file.hpp"
 #include "slm/io/path_name.hpp"
+#include "slm/io/tokenizer_ends.hpp"
 #include "slm/text/chat_embedded.hpp"
 
 namespace slm { inline namespace v0_1 { namespace chat {
@@ -152,9 +152,11 @@ inline Sources sources_of_gguf(const std::filesystem::path& model, const GgufFie
 
 /// The chat templates and special tokens of a model: a folder or a GGUF file.
 inline Sources sources_of(const std::filesystem::path& model) {
+#if !defined(SLM_NO_GGUF)
   if (const auto path = gguf_of(model)) {
     return read_gguf_fields(*path, [&](const GgufFields& fields) { return sources_of_gguf(model, fields); });
   }
+#endif
   return sources_of_folder(model);
 }
 

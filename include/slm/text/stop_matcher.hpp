@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 {
 
 /// Lets text through except for what could still become a stop string. Of several stop strings the one that ends first

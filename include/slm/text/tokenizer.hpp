@@ -34,14 +34,18 @@ class Tokenizer {
   /// tokenizer_config.json), one such file, or GGUF. Throws Error ("tokenizer.…", "gguf.…", "io.unreadable").
   static Tokenizer from(const std::filesystem::path& folder_or_file);
 
+#if !defined(SLM_NO_FOLDERS)
   /// Reads the content of a tokenizer.json; `name` stands for the file in errors.
   static Tokenizer parse(std::string_view json, const std::string& name = "tokenizer.json");
 
   /// Reads the content of a tokenizer.model.
   static Tokenizer parse_model(std::string_view bytes, const std::string& name = "tokenizer.model");
+#endif
 
+#if !defined(SLM_NO_GGUF)
   /// Reads the metadata of a GGUF file.
   static Tokenizer parse(const GgufFields& fields);
+#endif
 
   /// Token ids of a text; with add_special_tokens those that the model wants around it (such as its beginning), too.
   /// Bytes that are not UTF-8 are encoded as U+FFFD, one for each maximal subpart, as Python and Rust would hand them

@@ -16,7 +16,7 @@
 
 #include "slm/io/gguf_fields.hpp"
 #include "slm/text/gguf_pre_tokenizers.hpp"
-#include "slm/text/sentencepiece_model.hpp"
+#include "slm/text/sentencepiece.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 
 namespace slm { inline namespace v0_1 { namespace tokenizer_file {

@@ -16,14 +16,19 @@
 #include "slm/core/error.hpp"
 #include "slm/core/macros.hpp"
 #include "slm/core/types.hpp"
-#include "slm/io/gguf_file.hpp"
+#include "slm/io/left_out_format.hpp"
 #include "slm/io/mapped_file.hpp"
-#include "slm/text/sentencepiece_model.hpp"
 #include "slm/text/tokenizer.hpp"
-#include "slm/text/tokenizer_gguf.hpp"
-#include "slm/text/tokenizer_json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
 #include "slm/text/utf8.hpp"
+#if !defined(SLM_NO_FOLDERS)
+#include "slm/text/sentencepiece_model.hpp"
+#include "slm/text/tokenizer_json.hpp"
+#endif
+#if !defined(SLM_NO_GGUF)
+#include "slm/io/gguf_file.hpp"
+#include "slm/text/tokenizer_gguf.hpp"
+#endif
 
 namespace slm { inline namespace v0_1 {
 
@@ -128,12 +133,13 @@ struct Tokenizer::State {
 
 SLM_CONSTRUCTOR Tokenizer::Tokenizer(TokenizerParts parts) : state_(std::make_shared<const State>(std::move(parts))) {}
 
-SLM_INLINE Tokenizer Tokenizer::from(const std::filesystem::path& folder_or_file) {
+#if !defined(SLM_NO_FOLDERS)
+namespace tokenizer_file {
+
+/// Reads the tokenizer of a folder, tokenizer.json or tokenizer.model.
+inline TokenizerParts read_folder(const std::filesystem::path& folder_or_file) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (const auto file = gguf_of(folder_or_file)) {
-    return read_gguf_fields(*file, [](const GgufFields& fields) { return parse(fields); });
-  }
   fs::path path = folder_or_file;
   if (fs::is_directory(path, ignored)) {
     path = folder_or_file / "tokenizer.json";
@@ -148,22 +154,40 @@ SLM_INLINE Tokenizer Tokenizer::from(const std::filesystem::path& folder_or_file
   const std::string_view source = file.text();
   const bool is_json = path.extension() == ".json";
   TokenizerParts parts;
-  if (is_json) parts = tokenizer_file::read_tokenizer_json(source, path.string());
-  tokenizer_file::TokenizerConfig config;
+  if (is_json) parts = read_tokenizer_json(source, path.string());
+  TokenizerConfig config;
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   const bool has_config = path.stem() == "tokenizer" && file_exists(config_path);
   if (has_config) {
     const std::size_t most = is_json ? parts.vocabulary.size() : source.size();
-    config = read_mapped(config_path, [&](std::string_view text) {
-      return tokenizer_file::read_tokenizer_config(text, config_path.string(), most);
-    });
+    config = read_mapped(
+        config_path, [&](std::string_view text) { return read_tokenizer_config(text, config_path.string(), most); });
   }
-  if (!is_json) parts = tokenizer_file::read_tokenizer_model(source, path.string(), config);
+  if (!is_json) parts = read_tokenizer_model(source, path.string(), config);
   file.check_unchanged();
-  tokenizer_file::merge_added_tokens(parts, config, config_path.string());
-  return Tokenizer(std::move(parts));
+  merge_added_tokens(parts, config, config_path.string());
+  return parts;
 }
 
+}  // namespace tokenizer_file
+#endif
+
+SLM_INLINE Tokenizer Tokenizer::from(const std::filesystem::path& folder_or_file) {
+#if defined(SLM_NO_GGUF)
+  if (first_bytes(folder_or_file, 4) == "GGUF") throw detail::left_out_format(folder_or_file);
+#else
+  if (const auto file = gguf_of(folder_or_file)) {
+    return read_gguf_fields(*file, [](const GgufFields& fields) { return parse(fields); });
+  }
+#endif
+#if defined(SLM_NO_FOLDERS)
+  throw detail::left_out_format(folder_or_file);
+#else
+  return Tokenizer(tokenizer_file::read_folder(folder_or_file));
+#endif
+}
+
+#if !defined(SLM_NO_FOLDERS)
 SLM_INLINE Tokenizer Tokenizer::parse(std::string_view json, const std::string& name) {
   return Tokenizer(tokenizer_file::read_tokenizer_json(json, name));
 }
@@ -171,10 +195,13 @@ SLM_INLINE Tokenizer Tokenizer::parse(std::string_view json, const std::string& 
 SLM_INLINE Tokenizer Tokenizer::parse_model(std::string_view bytes, const std::string& name) {
   return Tokenizer(tokenizer_file::read_tokenizer_model(bytes, name, {}));
 }
+#endif
 
+#if !defined(SLM_NO_GGUF)
 SLM_INLINE Tokenizer Tokenizer::parse(const GgufFields& fields) {
   return Tokenizer(tokenizer_file::read_tokenizer_gguf(fields));
 }
+#endif
 
 SLM_INLINE std::vector<Token> Tokenizer::encode(std::string_view utf8, bool add_special_tokens) const {
   std::string repaired;

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace utf8 {
 
 /// U+FFFD, written where bytes are not UTF-8.

@@ -6,13 +6,19 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/macros.hpp"
 #include "slm/core/os/processors.hpp"
 
-#if defined(__x86_64__) && !defined(SLM_PORTABLE_KERNELS)  // the fuzzers, which run no kernels, define it
+#if defined(__x86_64__) && !defined(SLM_NO_AVX2)
 #define SLM_CPU_X86 1
 #include <cpuid.h>
 #else
 #define SLM_CPU_X86 0
+#endif
+#if SLM_CPU_X86 && !defined(SLM_NO_AVX512)
+#define SLM_CPU_AVX512 1
+#else
+#define SLM_CPU_AVX512 0
 #endif
 
 // Whether one source can compile NEON kernels for newer processors than its target.
@@ -72,8 +78,9 @@ inline bool is_available(Isa isa) {
 #if SLM_CPU_X86
     case Isa::avx2: return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     case Isa::avx512:
-      return is_available(Isa::avx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+      return SLM_CPU_AVX512 && is_available(Isa::avx2) && __builtin_cpu_supports("avx512f") &&
+             __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+             __builtin_cpu_supports("avx512vl");
     case Isa::amx: return is_available(Isa::avx512) && has_amx();
 #else
     default: return false;

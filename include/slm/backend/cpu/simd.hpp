@@ -21,7 +21,7 @@
 
 // GCC's intrinsics of AMX pass the distance of rows to the assembler as a `long`, which must have 64 bits. Windows,
 // where it has 32, grants no registers of AMX (core/os/processors.hpp).
-#if SLM_CPU_X86 && __SIZEOF_LONG__ == 8
+#if SLM_CPU_AVX512 && __SIZEOF_LONG__ == 8
 #define SLM_CPU_AMX 1
 #else
 #define SLM_CPU_AMX 0
@@ -206,10 +206,18 @@ using namespace avx2;
 }  // namespace avx2_vnni
 #if defined(__clang__)
 #pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+
+#endif  // SLM_CPU_X86
+
+#if SLM_CPU_AVX512
+
+#if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl"))), \
                              apply_to = function)
 #else
-#pragma GCC pop_options
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
 #endif
@@ -295,11 +303,13 @@ using namespace avx512;
 #pragma GCC pop_options
 #endif
 
-#endif  // SLM_CPU_X86
+#endif  // SLM_CPU_AVX512
 
 SLM_INLINE const CommonKernels& common_kernels(Isa isa) {
-#if SLM_CPU_X86
+#if SLM_CPU_AVX512
   if (isa == Isa::avx512 || isa == Isa::amx) return avx512::common_kernels;
+#endif
+#if SLM_CPU_X86
   if (isa == Isa::avx2) return avx2::common_kernels;
 #endif
   static_cast<void>(isa);
@@ -308,7 +318,7 @@ SLM_INLINE const CommonKernels& common_kernels(Isa isa) {
 
 template <class Element>
 const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms) {
-#if SLM_CPU_X86
+#if SLM_CPU_AVX512
   if constexpr (std::is_same_v<Element, bfloat16_t>) {
 #if SLM_CPU_AMX
     if (isa == Isa::amx) {
@@ -320,6 +330,8 @@ const MatmulKernels<Element>& matmul_kernels(Isa isa, int terms) {
     if (isa == Isa::avx512 && terms == 2) return avx512::kernels_of<avx512::DotOfPairs<2>>;
   }
   if (isa == Isa::avx512 || isa == Isa::amx) return avx512::matmul_kernels<Element>;
+#endif
+#if SLM_CPU_X86
   if (isa == Isa::avx2) return avx2::matmul_kernels<Element>;
 #endif
   static_cast<void>(isa);
@@ -336,7 +348,9 @@ SLM_INLINE const CodeKernels& code_kernels(DotSet set, int terms) {
 #if SLM_CPU_AMX
     case DotSet::amx: return choose(avx512_vnni::code_kernels<1>, amx_int8::code_amx_kernels);
 #endif
+#if SLM_CPU_AVX512
     case DotSet::avx512_vnni: return choose(avx512_vnni::code_kernels<1>, avx512_vnni::code_kernels<2>);
+#endif
     case DotSet::avx2_vnni: return choose(avx2_vnni::code_kernels<1>, avx2_vnni::code_kernels<2>);
     case DotSet::avx2: return choose(avx2::code_kernels<1>, avx2::code_kernels<2>);
     default: break;

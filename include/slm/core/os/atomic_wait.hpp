@@ -10,6 +10,8 @@
 #include <mutex>
 #endif
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 #if defined(_WIN32)

@@ -17,6 +17,8 @@
 #include <optional>
 #include <span>
 
+#include "slm/core/macros.hpp"
+
 #if defined(_WIN32)
 // Declared here because <windows.h> defines macros with common names.
 struct _OVERLAPPED;

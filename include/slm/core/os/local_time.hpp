@@ -4,6 +4,8 @@
 #include <ctime>
 #include <optional>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// nullopt: the system does not know it.

@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// An entry in the table of mappings. The signal handler uses it: no lock, no allocation.

@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "slm/core/macros.hpp"
+
 // Declared here because <windows.h> defines macros with common names.
 struct _SECURITY_ATTRIBUTES;
 extern "C" {

@@ -19,6 +19,8 @@ __declspec(dllimport) int __stdcall GlobalMemoryStatusEx(_MEMORYSTATUSEX*);
 #include <algorithm>
 #endif
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 #if defined(_WIN32)

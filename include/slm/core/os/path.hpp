@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 #if defined(_WIN32)
 // Declared here because <windows.h> defines macros with common names.
 extern "C" {

@@ -12,6 +12,8 @@ __declspec(dllimport) int __stdcall GetThreadTimes(void*, _FILETIME*, _FILETIME*
 #include <time.h>
 #endif
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// Seconds that the calling thread has computed. Other programs on the machine do not matter.

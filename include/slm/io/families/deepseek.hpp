@@ -2,31 +2,15 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "slm/io/families/common.hpp"
 #include "slm/io/families/experts.hpp"
+#include "slm/io/families/layer_shapes.hpp"
 
 namespace slm { inline namespace v0_1 { namespace families {
-
-/// The factor of scores for heads of `width`, a latent's queries before and after its matrices give the same scores.
-/// mscale: of a YaRN scaling, for all dimensions.
-inline float latent_scale(int width, const RopeScaling& scaling, double mscale) {
-  const double stretched =
-      scaling.kind == RopeScaling::Kind::yarn ? 0.1 * mscale * std::log(double{scaling.factor}) : 0;
-  return static_cast<float>((stretched + 1) * (stretched + 1) / std::sqrt(static_cast<double>(width)));
-}
-
-/// Sets the shape of the cached row. rotary: width of the rotated part.
-inline void set_latent(const LatentAttention& latent, int rotary, ModelConfig& config) {
-  config.latent = latent;
-  config.kv_heads = 1;
-  config.rotary = rotary;
-  config.head_dim = latent.rank + rotary;
-}
 
 inline void read_latent_attention(const JsonFields& fields, ModelDescription& model) {
   ModelConfig& config = model.config;

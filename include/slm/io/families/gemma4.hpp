@@ -5,13 +5,13 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "slm/io/families/common.hpp"
 #include "slm/io/families/experts.hpp"
 #include "slm/io/families/gemma.hpp"
+#include "slm/io/families/layer_shapes.hpp"
 
 namespace slm { inline namespace v0_1 { namespace families {
 
@@ -22,13 +22,6 @@ inline std::vector<float> proportional_divisors(int head_dim, int rotating, floa
     divisors[i] = std::numeric_limits<float>::infinity();
   return divisors;
 }
-
-/// KV heads and width of the heads of a layer.
-struct LayerHeads {
-  int kv_heads = 0;
-  int head_dim = 0;
-  bool operator==(const LayerHeads&) const = default;
-};
 
 /// per_layer_config: an object for some layers, of which slm reads the sizes of heads; without it, the sizes of layers
 /// without the window have own fields.
@@ -62,27 +55,6 @@ inline std::vector<LayerHeads> read_layer_heads(const JsonFields& fields, const 
   }
   if (read != fields.at(name).size()) throw fields.bad(name, "an object with numbers of layers", fields.at(name));
   return heads;
-}
-
-/// Sets the sizes of heads. Layers with the window have one shape, and the others may have another.
-inline void set_layer_heads(const std::string& file, const std::vector<LayerHeads>& heads, ModelDescription& model) {
-  ModelConfig& config = model.config;
-  std::optional<LayerHeads> windowed, full;
-  for (int l = 0; l < config.layers; ++l) {
-    std::optional<LayerHeads>& kind = model.settings.window_of(l) != 0 ? windowed : full;
-    const LayerHeads& own = heads[static_cast<std::size_t>(l)];
-    if (kind && *kind != own) throw unsupported(file, text("different heads in layers of one kind (layer ", l, ")"));
-    kind = own;
-  }
-  const LayerHeads usual = windowed ? *windowed : *full;
-  config.kv_heads = usual.kv_heads;
-  config.head_dim = usual.head_dim;
-  if (!windowed || !full || *full == usual) return;
-  config.shapes.kv_heads = full->kv_heads;
-  config.shapes.head_dim = full->head_dim;
-  for (int l = 0; l < config.layers; ++l) {
-    if (model.settings.window_of(l) == 0) config.shapes.wide_heads.add(l);
-  }
 }
 
 /// Rotation: by whole heads in layers with the window, by a part of the pairs ("proportional") in the others.

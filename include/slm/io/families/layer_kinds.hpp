@@ -7,21 +7,10 @@
 #include <string_view>
 
 #include "slm/config/model_config.hpp"
-#include "slm/io/families/refusals.hpp"
+#include "slm/io/families/layer_shapes.hpp"
 #include "slm/io/json.hpp"
 
 namespace slm { inline namespace v0_1 { namespace families {
-
-/// A layer with the mixer instead of attention.
-inline void set_recurrent(ModelConfig& config, int layer) {
-  config.mixer_layers.add(layer);
-  config.no_attention.add(layer);
-}
-
-/// Without recurrent layers a model has no mixer.
-inline void drop_unused_mixer(ModelConfig& config) {
-  if (config.mixer_layers.empty()) config.mixer = {};
-}
 
 /// layer_types: a name per layer. recurrent: names of layers with the mixer; the others are attention.
 inline void read_layer_kinds(const JsonFields& fields, std::initializer_list<std::string_view> recurrent,

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace detail {
 
 /// The state of a scan. A scan of a text and a scan of a longer text with the same beginning differ only where the

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace jinja {
 
 // clang-format off

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "slm/core/macros.hpp"
+
 namespace slm { inline namespace v0_1 { namespace jinja {
 
 /// Where a byte comes from: the template, or the variables that it was given.
