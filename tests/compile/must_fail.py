@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Every fail/*.cpp must not compile, for the reason after `// expect: `; with -DSLM_FIXED it must compile."""
+"""Every fail/*.cpp must not compile, for the reason after `// expect: `. With -DSLM_FIXED it must compile, which
+`./test --all` checks."""
 import argparse
+import os
 import pathlib
 import re
 import sys
@@ -19,6 +21,8 @@ def judge(compiler, root, path):
     missing = [text for text in expected if text.strip() not in messages]
     if missing:
         return f"fails without saying '{missing[0]}':\n{messages[:3000]}"
+    if "SLM_EVERY_COMBINATION" not in os.environ:
+        return None
     status, messages = syntax_only(compiler, root, source, "-DSLM_FIXED")
     if status != 0:
         return f"does not compile with -DSLM_FIXED either:\n{messages[:3000]}"
