@@ -55,7 +55,8 @@
 //  SLM_NO_AVX512   kernels of backend::Cpu for AVX-512 and AMX
 //  SLM_NO_AVX2     kernels of backend::Cpu for AVX2 and everything newer
 //
-// The name of slm's inline namespace states the parts that are left out. Two sources that differ in them do not link.
+// The name of slm's inline namespace states the parts that are left out, so sources that differ in them share neither
+// types nor functions: a call from one to the other does not link.
 #if defined(SLM_NO_GGUF) && defined(SLM_NO_FOLDERS)
 #error "SLM_NO_GGUF and SLM_NO_FOLDERS leave no model to read: define one of them"
 #endif
