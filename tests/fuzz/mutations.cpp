@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +15,8 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 extern "C" int LLVMFuzzerInitialize(int* count, char*** arguments);
@@ -29,6 +33,11 @@ std::string crash_file;
 void write_input() {
   std::ofstream(crash_file, std::ios::binary) << input;
   std::cerr << "the input is in " << crash_file << '\n';
+}
+
+void end_with_input(int signal) {
+  write_input();
+  _exit(128 + signal);
 }
 
 void run() {
@@ -96,6 +105,8 @@ int main(int count, char** arguments) {
   crash_file = arguments[3];
   LLVMFuzzerInitialize(&count, &arguments);
   __sanitizer_set_death_callback(write_input);
+  std::signal(SIGALRM, end_with_input);
+  std::signal(SIGABRT, end_with_input);  // an exception that nothing catches
   std::vector<std::string> seeds;
   std::vector<std::filesystem::path> files(std::filesystem::directory_iterator(arguments[1]), {});
   std::sort(files.begin(), files.end());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <string_view>
 
 #include "slm/io/family.hpp"
 #include "slm/io/name_prefixes.hpp"
