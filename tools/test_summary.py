@@ -39,8 +39,8 @@ def count(case):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("reports", nargs="*")
+    parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")  # @FILE has an argument a line
+    parser.add_argument("--report", action="append", default=[])
     parser.add_argument("--failed", action="append", default=[], help="another failure, such as a build")
     parser.add_argument("--skipped", action="append", default=[], help="reason why a step did not run")
     arguments = parser.parse_args()
@@ -49,7 +49,7 @@ def main():
     skipped = {reason: 1 for reason in arguments.skipped}
     for name in arguments.failed:
         print(f"FAILED: {name}")
-    for name in arguments.reports:
+    for name in arguments.report:
         path = pathlib.Path(name)
         if not path.exists():
             print(f"FAILED: no report {path.name} in {path.parent.name}: nothing ran there")

@@ -8,6 +8,7 @@
 #include "bench/device/random_weights.hpp"
 #include "bench/device/sequence_bytes.hpp"
 #include "slm/backend/cpu/cpu.hpp"
+#include "slm/io/config_json.hpp"
 #include "slm/lm/any_model.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"

@@ -25,20 +25,21 @@ GGUF_FILES = r"^(io|text)/.*gguf"
 # core/os has a header of each subject; the executor of an application is one. Residual streams have a header of their
 # shape, family, weights and part of a block. A rank's rows of experts, and waiting for an atomic, have a header each.
 # The inputs of a block, the row operations of host memory, and rounded exponentials have one each. The files of a
-# model have one for each format and two for all, and so have the tokenizer's files and SentencePiece's rules.
+# model have one for each format and two for all, and so have the tokenizer's files and SentencePiece's rules. The
+# functions of a checkpoint, those that open it, the search for a layer, a stored layer and the check for finite values have one.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (297, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((112, 95), (302, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((12, 65), (52, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
     "slm/text/chat.hpp": ((10, 60), (111, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/chat.hpp": ((130, 95), (396, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/adapters.hpp": ((35, 85), (122, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((131, 105), (322, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/chat.hpp": ((130, 95), (401, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/adapters.hpp": ((20, 70), (125, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
+    "slm/engine.hpp": ((131, 105), (327, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 # The same with the functions and without a part. A program without folders needs no JSON library.
 LEFT_OUT = {
-    ("slm/speculative.hpp", "SLM_NO_FOLDERS"): (248, 157, (FOLDERS,)),
-    ("slm/speculative.hpp", "SLM_NO_GGUF"): (282, 182, (GGUF_FILES,)),
+    ("slm/speculative.hpp", "SLM_NO_FOLDERS"): (252, 157, (FOLDERS,)),
+    ("slm/speculative.hpp", "SLM_NO_GGUF"): (287, 182, (GGUF_FILES,)),
     ("slm/text/tokenizer.hpp", "SLM_NO_FOLDERS"): (45, 90, (FOLDERS,)),
     ("slm/text/tokenizer.hpp", "SLM_NO_GGUF"): (45, 105, (GGUF_FILES,)),
 }

@@ -5,6 +5,7 @@
 
 #include "fuzzer.hpp"
 #include "message.hpp"
+#include "slm/io/gguf_model.hpp"
 #include "slm/io/gguf_tensors.hpp"
 
 SLM_FUZZER(data, size) {

@@ -11,6 +11,7 @@
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/paged_sequence.hpp"

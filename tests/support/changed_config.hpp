@@ -6,6 +6,7 @@
 #include <string>
 
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/temporary.hpp"

@@ -9,7 +9,9 @@
 
 #include "bench/command/baseline/weights_digest.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "slm/io/json.hpp"
+#include "slm/io/mapped_file.hpp"
 
 namespace slm::bench::speculative {
 

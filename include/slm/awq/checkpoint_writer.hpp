@@ -18,6 +18,7 @@
 #include "slm/awq/output_folder.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/safetensors.hpp"
 #include "slm/model/weights.hpp"
 
 namespace slm { inline namespace v0_1 { namespace quantize {

@@ -23,6 +23,7 @@
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "slm/io/gguf_metadata.hpp"
 #include "slm/io/gguf_writer.hpp"
 #include "slm/io/path_name.hpp"

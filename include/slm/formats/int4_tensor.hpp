@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -21,6 +22,19 @@ enum class Int4Layout {
   quark_reorder,  // the same in AutoAWQ's nibble order
   gptq,           // codes I32 [K/8, N], eight inputs per word, zeros I32 [K/G, N/8], scales [K/G, N]
 };
+
+constexpr std::string_view name_of(Int4Layout layout) {
+  switch (layout) {
+    case Int4Layout::awq_gemm: return "AutoAWQ gemm";
+    case Int4Layout::awq_gemv: return "AutoAWQ gemv";
+    case Int4Layout::awq_gemv_fast: return "AutoAWQ gemv_fast (llm-awq v2)";
+    case Int4Layout::packed_rows: return "compressed-tensors pack-quantized";
+    case Int4Layout::quark_order: return "Quark (order)";
+    case Int4Layout::quark_reorder: return "Quark (reorder)";
+    case Int4Layout::gptq: return "GPTQ";
+  }
+  return "?";
+}
 
 /// w[n][k] = (code[n][k] - zero[n][k / group]) * scale[n][k / group]. Non-owning.
 struct Int4Tensor {

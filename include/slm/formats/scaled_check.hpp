@@ -10,6 +10,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
 #include "slm/formats/convert.hpp"
+#include "slm/formats/finite.hpp"
 #include "slm/formats/int4_check.hpp"
 #include "slm/formats/scaled_tensor.hpp"
 

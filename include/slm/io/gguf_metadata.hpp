@@ -10,6 +10,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "slm/io/gguf_model.hpp"
 #include "slm/io/gguf_writer.hpp"
 

@@ -13,6 +13,7 @@
 
 #include "slm/core/error.hpp"
 #include "slm/core/tensor.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "slm/io/gguf_model.hpp"
 
 namespace slm { inline namespace v0_1 {

@@ -19,6 +19,7 @@
 #include "slm/core/error.hpp"
 #include "slm/core/macros.hpp"
 #include "slm/formats/convert.hpp"
+#include "slm/formats/finite.hpp"
 #include "slm/formats/int4_check.hpp"
 #include "slm/io/adapted_product.hpp"
 #include "slm/io/checkpoint.hpp"

@@ -17,6 +17,7 @@
 #include "slm/config/model_config.hpp"
 #include "slm/formats/block_rounding.hpp"
 #include "slm/formats/convert.hpp"
+#include "slm/formats/finite.hpp"
 #include "slm/io/activation_scales.hpp"
 #include "slm/io/adapted_product.hpp"
 #include "slm/io/checkpoint.hpp"

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "slm/backend/reference/reference.hpp"
+#include "slm/io/config_json.hpp"
 #include "slm/quantize.hpp"
 #include "slm/speculative.hpp"
 #include "support/paths.hpp"

@@ -1,5 +1,6 @@
 // GGUF files that slm writes: they contain the original models and tokenizers.
 #include "slm/awq/gguf_output.hpp"
+#include "slm/io/gguf_file.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -6,6 +6,7 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/io/safetensors.hpp"
 #include "slm/quantize.hpp"
 #include "slm/speculative.hpp"
 #include "support/errors.hpp"

@@ -1,6 +1,7 @@
 // The whole quantizer: its output loads and has the expected results, interrupted runs continue, and invalid input
 // leaves no files.
 #include "slm/quantize.hpp"
+#include "slm/io/safetensors.hpp"
 
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -3,7 +3,8 @@
 #include "slm/config/known_models.hpp"
 #include "slm/config/registry.hpp"
 #include "slm/config/sizes.hpp"
-#include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
+#include "slm/io/tensor_names.hpp"
 
 using namespace slm;
 

@@ -2,6 +2,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "slm/formats/finite.hpp"
+#include "slm/formats/int4_check.hpp"
 #include "support/int4_layers.hpp"
 
 using namespace slm;

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
 #include "support/paths.hpp"
 #include "support/random_checkpoint.hpp"
 #include "support/temporary.hpp"

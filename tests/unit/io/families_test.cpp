@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
 #include "slm/model/alibi.hpp"
 #include "slm/model/rope.hpp"
 #include "support/paths.hpp"

@@ -8,6 +8,7 @@
 
 #include "slm/config/registry.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
 #include "support/changed_config.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"

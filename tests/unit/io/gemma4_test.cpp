@@ -4,6 +4,8 @@
 
 #include "slm/config/registry.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
+#include "slm/io/gguf_mixers.hpp"
 #include "support/changed_config.hpp"
 #include "support/paths.hpp"
 

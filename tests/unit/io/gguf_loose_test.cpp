@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "support/gguf_builder.hpp"
 #include "support/gguf_model.hpp"
 #include "support/paths.hpp"

@@ -7,6 +7,7 @@
 
 #include "slm/formats/convert.hpp"
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/gguf_file.hpp"
 #include "support/gguf_builder.hpp"
 #include "support/gguf_model.hpp"
 #include "support/paths.hpp"

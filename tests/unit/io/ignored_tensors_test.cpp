@@ -6,6 +6,7 @@
 #include <string>
 
 #include "slm/io/ignored_tensors.hpp"
+#include "slm/io/safetensors.hpp"
 #include "support/changed_config.hpp"
 #include "support/paths.hpp"
 #include "support/temporary.hpp"

@@ -1,5 +1,8 @@
 // Untrusted JSON: the limits of depth and size, and its excerpts in messages.
 #include "slm/io/json.hpp"
+#include "slm/io/config_json.hpp"
+#include "slm/io/quantization_json.hpp"
+#include "slm/io/safetensors.hpp"
 
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "slm/io/activation_scales.hpp"
+#include "slm/io/linear_search.hpp"
 #include "slm/io/linear_source.hpp"
 #include "support/damaged_layers.hpp"
 

@@ -4,7 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "slm/io/config_json.hpp"
+#include "slm/io/name_prefixes.hpp"
 #include "slm/io/peft.hpp"
+#include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
 #include "support/paths.hpp"
 #include "support/random_adapter.hpp"

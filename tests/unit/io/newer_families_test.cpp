@@ -4,6 +4,7 @@
 #include <string>
 
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/config_json.hpp"
 #include "support/hybrid_fixtures.hpp"
 #include "support/newer_fixtures.hpp"
 #include "support/paths.hpp"

@@ -10,6 +10,7 @@
 #include "slm/io/name_pattern.hpp"
 #include "slm/io/peft.hpp"
 #include "slm/io/peft_config.hpp"
+#include "slm/io/safetensors.hpp"
 #include "support/errors.hpp"
 #include "support/paths.hpp"
 #include "support/random_adapter.hpp"

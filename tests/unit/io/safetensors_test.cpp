@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "slm/io/checkpoint.hpp"
+#include "slm/io/mapped_file.hpp"
 #include "slm/io/safetensors.hpp"
 #include "slm/io/safetensors_writer.hpp"
 #include "slm/text/tokenizer.hpp"

@@ -18,6 +18,7 @@
 
 #include "slm/backend/cpu/cpu.hpp"
 #include "slm/backend/reference/reference.hpp"
+#include "slm/io/config_json.hpp"
 #include "slm/io/safetensors_writer.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"

@@ -16,6 +16,7 @@
 #include "slm/backend/mixture.hpp"
 #include "slm/backend/reference/reference.hpp"
 #include "slm/formats/gguf_encode.hpp"
+#include "slm/io/config_json.hpp"
 #include "slm/io/mxfp4_matrix.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/model.hpp"

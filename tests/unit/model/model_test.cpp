@@ -8,6 +8,7 @@
 
 #include "slm/backend/reference/reference.hpp"
 #include "slm/config/known_models.hpp"
+#include "slm/io/safetensors.hpp"
 #include "slm/lm/any_model.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "slm/backend/reference/reference.hpp"
+#include "slm/io/config_json.hpp"
 #include "slm/lm/session.hpp"
 #include "slm/model/load.hpp"
 #include "slm/model/model.hpp"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/io/json.hpp"
 #include "slm/text/answer_parser.hpp"
 #include "slm/text/chat.hpp"
 #include "support/errors.hpp"
