@@ -20,13 +20,18 @@ struct MeasureCommand {
 };
 
 Report measure_on([[maybe_unused]] const std::string& backend, [[maybe_unused]] const MeasureOptions& options) {
-#if defined(SLM_BENCH_DEVICE)
-  if (backend == "lanes32") return measure_lanes32(options);
-  return measure(options);
-#else
+#if !defined(SLM_BENCH_DEVICE)
   throw Error(
       "bench.no-harness", "this slm was built without Google Benchmark, which runs the measurements",
       "Install it (Debian: apt-get install libbenchmark-dev), configure again with -DSLM_BUILD_BENCH=ON, and build");
+#else
+  if (backend != "lanes32") return measure(options);
+#if SLM_HAS_LANES
+  return measure_lanes32(options);
+#else
+  throw Error("cli.no-gpu", "expected an slm with the emulated GPU lanes32, found one that was built without tests",
+              "Configure again with -DSLM_BUILD_TESTS=ON, and build");
+#endif
 #endif
 }
 
