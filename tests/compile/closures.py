@@ -26,21 +26,22 @@ GGUF_FILES = r"^(io|text)/.*gguf"
 # shape, family, weights and part of a block. A rank's rows of experts, and waiting for an atomic, have a header each.
 # The inputs of a block, the row operations of host memory, and rounded exponentials have one each. The files of a
 # model have one for each format and two for all, and so have the tokenizer's files and SentencePiece's rules. The
-# functions of a checkpoint, those that open it, the search for a layer, a stored layer and the check for finite values have one.
+# functions of a checkpoint, those that open it, the search for a layer, a stored layer, the
+# check for finite values, and the functions of token decoders, text streams and the count of cores have one.
 CLOSURES = {
-    "slm/speculative.hpp": ((112, 95), (302, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/text/tokenizer.hpp": ((12, 65), (52, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
-    "slm/text/chat.hpp": ((10, 60), (111, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
-    "slm/chat.hpp": ((130, 95), (401, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/speculative.hpp": ((107, 95), (305, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/text/tokenizer.hpp": ((10, 65), (53, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
+    "slm/text/chat.hpp": ((10, 60), (112, 125), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
+    "slm/chat.hpp": ((127, 95), (404, 200), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/adapters.hpp": ((20, 70), (125, 125), (QUANTIZING, RANKS, CONFIGS, ENGINE)),
-    "slm/engine.hpp": ((131, 105), (327, 190), (QUANTIZING, RANKS, CONFIGS)),
+    "slm/engine.hpp": ((129, 105), (330, 190), (QUANTIZING, RANKS, CONFIGS)),
     "slm/fwd.hpp": ((2, 1), (2, 1), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
 }
 # The same with the functions and without a part. A program without folders needs no JSON library.
 LEFT_OUT = {
-    ("slm/speculative.hpp", "SLM_NO_FOLDERS"): (252, 157, (FOLDERS,)),
-    ("slm/speculative.hpp", "SLM_NO_GGUF"): (287, 182, (GGUF_FILES,)),
-    ("slm/text/tokenizer.hpp", "SLM_NO_FOLDERS"): (45, 90, (FOLDERS,)),
+    ("slm/speculative.hpp", "SLM_NO_FOLDERS"): (255, 157, (FOLDERS,)),
+    ("slm/speculative.hpp", "SLM_NO_GGUF"): (290, 182, (GGUF_FILES,)),
+    ("slm/text/tokenizer.hpp", "SLM_NO_FOLDERS"): (46, 90, (FOLDERS,)),
     ("slm/text/tokenizer.hpp", "SLM_NO_GGUF"): (45, 105, (GGUF_FILES,)),
 }
 

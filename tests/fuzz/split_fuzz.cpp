@@ -10,6 +10,7 @@
 #include "message.hpp"
 #include "slm/text/split/parser.hpp"
 #include "slm/text/split/pieces.hpp"
+#include "slm/text/utf8.hpp"
 #include "support/backtracking.hpp"
 
 SLM_FUZZER(data, size) {

@@ -9,6 +9,7 @@
 #include "message.hpp"
 #include "slm/io/gguf.hpp"
 #include "slm/text/tokenizer.hpp"
+#include "slm/text/utf8.hpp"
 
 SLM_FUZZER(data, size) {
   try {

@@ -9,6 +9,7 @@
 #include "message.hpp"
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"
+#include "slm/text/utf8.hpp"
 
 SLM_FUZZER(data, size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

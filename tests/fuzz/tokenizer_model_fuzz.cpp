@@ -8,6 +8,7 @@
 #include "fuzzer.hpp"
 #include "message.hpp"
 #include "slm/text/tokenizer.hpp"
+#include "slm/text/utf8.hpp"
 
 SLM_FUZZER(data, size) {
   try {

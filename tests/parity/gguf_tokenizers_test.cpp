@@ -8,6 +8,7 @@
 
 #include "slm/io/gguf.hpp"
 #include "slm/text/tokenizer.hpp"
+#include "slm/text/utf8.hpp"
 #include "support/gguf_tokenizer.hpp"
 #include "support/paths.hpp"
 

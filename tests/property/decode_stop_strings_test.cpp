@@ -8,6 +8,7 @@
 #include "slm/decode/speculative.hpp"
 #include "slm/text/text_stream.hpp"
 #include "slm/text/tokenizer.hpp"
+#include "slm/text/utf8.hpp"
 #include "support/paths.hpp"
 #include "support/toy_models.hpp"
 

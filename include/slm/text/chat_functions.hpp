@@ -17,6 +17,7 @@
 #include "slm/text/chat_state.hpp"
 #include "slm/text/chat_template.hpp"
 #include "slm/text/tokenizer.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 {
 

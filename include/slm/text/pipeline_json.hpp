@@ -11,6 +11,7 @@
 #include "slm/text/split/patterns.hpp"
 #include "slm/text/split/pieces.hpp"
 #include "slm/text/tokenizer_parts.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 

@@ -15,6 +15,7 @@
 #include "slm/text/sentencepiece.hpp"
 #include "slm/text/tokenizer_json.hpp"
 #include "slm/text/tokenizer_parts.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 

@@ -1,7 +1,6 @@
 // TextStream: prints tokens as text while they are generated, in whole characters, up to a stop string.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -13,11 +12,11 @@
 #include <vector>
 
 #include "slm/core/error.hpp"
+#include "slm/core/macros.hpp"
 #include "slm/core/types.hpp"
 #include "slm/text/decoder.hpp"
 #include "slm/text/stop_matcher.hpp"
 #include "slm/text/tokenizer.hpp"
-#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 {
 
@@ -34,23 +33,7 @@ class TextStream {
   /// strings are ignored, and so are those that end with one of the first `least` tokens. kept: special tokens that
   /// are text, such as tags of an AnswerFormat.
   TextStream(Tokenizer tokenizer, std::span<const Token> prompt, Write write,
-             const std::vector<std::string>& stops = {}, std::size_t least = 0, std::vector<Token> kept = {})
-      : tokenizer_(std::move(tokenizer)),
-        write_(std::move(write)),
-        least_(least),
-        kept_(std::move(kept)),
-        decoder_(tokenizer_.decode_state()),
-        matcher_(stops) {
-    for (const std::string& stop : stops) {
-      if (!utf8::is_valid(stop)) {
-        throw Error("text.bad-stop-string", "a stop string is not valid UTF-8", "Give stop strings in UTF-8");
-      }
-    }
-    std::string shown;
-    for (const Token token : prompt) decode(token, shown);
-    decoder_.settle(shown);
-    DecodeState(decoder_).finish(prompt_end_);
-  }
+             const std::vector<std::string>& stops = {}, std::size_t least = 0, std::vector<Token> kept = {});
 
   /// Writes to a stream, which must outlive this, and flushes it. Throws Error when the stream fails (a full disk).
   TextStream(Tokenizer tokenizer, std::span<const Token> prompt, std::ostream& stream,
@@ -58,24 +41,10 @@ class TextStream {
       : TextStream(std::move(tokenizer), prompt, writer_to(stream), stops) {}
 
   /// Takes the next token. False when a stop string is complete: no more tokens are wanted, and none is written.
-  bool operator()(Token token) {
-    if (stopped_) return false;
-    ++tokens_;
-    std::string text;
-    decode(token, text);
-    if (!text.empty()) take(text);
-    if (!stopped_ && matcher_.active() && may_stop()) look_ahead();
-    return !stopped_;
-  }
+  bool operator()(Token token);
 
   /// Writes what is held back; called once, after the last token.
-  void finish() {
-    if (stopped_) return;
-    std::string text;
-    decoder_.finish(text);
-    take(text);
-    if (!stopped_) show(matcher_.finish());
-  }
+  void finish();
 
   /// True once a stop string was found.
   bool stopped() const { return stopped_; }
@@ -90,48 +59,22 @@ class TextStream {
     std::string text;      // what it let through
   };
 
-  void decode(Token token, std::string& out) {
-    if (!tokenizer_.is_token(token)) return;
-    const bool is_text = !tokenizer_.is_special(token) || std::find(kept_.begin(), kept_.end(), token) != kept_.end();
-    if (is_text) decoder_.push(tokenizer_.piece(token), out);
-  }
+  void decode(Token token, std::string& out);
 
   /// Text that no token changes any more.
-  void take(std::string_view text) {
-    if (text.starts_with(prompt_end_)) text.remove_prefix(prompt_end_.size());
-    prompt_end_.clear();
-    ahead_.reset();
-    show(matcher_.push(text, may_stop()));
-    stopped_ = matcher_.stopped();
-  }
+  void take(std::string_view text);
 
   bool may_stop() const { return tokens_ > least_; }
 
   /// A newline is such a byte token in Llama-2's vocabulary: a stop string must not wait for the token behind it. While
   /// the run is UTF-8, it is what the text would be if generation ended here, so a stop string in it counts at once.
-  void look_ahead() {
-    const std::string_view waiting = decoder_.waiting();
-    if (waiting.empty()) return;
-    if (!ahead_) ahead_ = Ahead{matcher_, 0, {}};
-    ahead_->text += ahead_->matcher.push(waiting.substr(ahead_->seen));
-    ahead_->seen = waiting.size();
-    if (!ahead_->matcher.stopped()) return;
-    show(ahead_->text);
-    stopped_ = true;
-  }
+  void look_ahead();
 
   void show(const std::string& text) {
     if (!text.empty()) write_(text);
   }
 
-  static Write writer_to(std::ostream& stream) {
-    return [&stream](std::string_view text) {
-      stream << text << std::flush;
-      if (!stream)
-        throw Error("text.output-failed", "the generated text could not be written",
-                    "Check for a full disk or a closed output");
-    };
-  }
+  static Write writer_to(std::ostream& stream);
 
   Tokenizer tokenizer_;
   Write write_;
@@ -145,3 +88,11 @@ class TextStream {
 };
 
 }}
+
+namespace slm { inline namespace v0_1 { namespace detail {
+SLM_HAS_FUNCTIONS(slm_text_text_stream_hpp)
+}}}
+
+#if SLM_COMPILES
+#include "slm/text/text_stream_functions.hpp"
+#endif

@@ -18,6 +18,7 @@
 #include "slm/text/gguf_pre_tokenizers.hpp"
 #include "slm/text/sentencepiece.hpp"
 #include "slm/text/tokenizer_parts.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace tokenizer_file {
 

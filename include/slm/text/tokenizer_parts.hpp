@@ -16,6 +16,7 @@
 #include "slm/text/decoder.hpp"
 #include "slm/text/normalizer.hpp"
 #include "slm/text/pre_tokenizer.hpp"
+#include "slm/text/utf8.hpp"
 #include "slm/text/vocabulary.hpp"
 
 namespace slm { inline namespace v0_1 {

@@ -4,6 +4,7 @@
 
 #include "api/completion_logprobs.hpp"
 #include "serve/api/fake_service.hpp"
+#include "slm/text/utf8.hpp"
 #include "support/paths.hpp"
 
 using serve::test::FakeOutput;

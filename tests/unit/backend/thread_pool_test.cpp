@@ -23,7 +23,7 @@
 #include "slm/backend/cpu/thread_pool.hpp"
 #include "slm/backend/default_device.hpp"
 #include "slm/core/float_environment.hpp"
-#include "slm/core/usable_cores.hpp"
+#include "slm/core/usable_cores_functions.hpp"
 #include "slm/decode/side_thread.hpp"
 #include "slm/engine/adapter_store.hpp"
 #include "support/errors.hpp"

@@ -13,6 +13,7 @@
 #include "slm/text/split/parser.hpp"
 #include "slm/text/split/patterns.hpp"
 #include "slm/text/split/pieces.hpp"
+#include "slm/text/utf8.hpp"
 #include "tests/support/backtracking.hpp"
 #include "tests/support/errors.hpp"
 #include "tests/support/paths.hpp"

@@ -1,6 +1,7 @@
 // TextStream: what is streamed is what the text gains over its prompt's, whole characters at a time, up to a stop
 // string.
 #include "slm/text/text_stream.hpp"
+#include "slm/text/utf8.hpp"
 
 #include <catch2/catch.hpp>
 #include <random>

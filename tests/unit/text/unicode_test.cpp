@@ -1,6 +1,7 @@
 // UTF-8, character classes and NFC. The hashes were computed by Python's unicodedata on the same inputs.
 #include "slm/text/unicode.hpp"
 #include "slm/text/split/char_set.hpp"
+#include "slm/text/utf8.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

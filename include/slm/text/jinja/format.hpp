@@ -14,6 +14,7 @@
 
 #include "slm/text/jinja/equality.hpp"
 #include "slm/text/jinja/print.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace jinja {
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "slm/text/jinja/print.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace jinja {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "slm/text/jinja/operators.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace jinja {
 

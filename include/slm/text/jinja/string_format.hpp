@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "slm/text/jinja/runtime.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace jinja::string_methods {
 

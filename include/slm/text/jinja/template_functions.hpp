@@ -15,6 +15,7 @@
 #include "slm/text/jinja/parser.hpp"
 #include "slm/text/jinja/template.hpp"
 #include "slm/text/jinja/tests.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace jinja {
 

@@ -12,6 +12,7 @@
 #include "slm/text/jinja/json_print.hpp"
 #include "slm/text/jinja/runtime.hpp"
 #include "slm/text/jinja/string_methods.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace jinja::filters {
 

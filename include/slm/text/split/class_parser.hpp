@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "slm/text/split/syntax.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace split {
 

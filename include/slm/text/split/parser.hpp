@@ -12,6 +12,7 @@
 
 #include "slm/text/split/class_parser.hpp"
 #include "slm/text/split/syntax.hpp"
+#include "slm/text/utf8.hpp"
 
 namespace slm { inline namespace v0_1 { namespace split {
 
