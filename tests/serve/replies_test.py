@@ -51,23 +51,26 @@ class RepliesTest(unittest.TestCase):
 
     def test_required_calls_fit_their_schema(self):
         message = self.server.json("POST", "/v1/messages", {
-            "messages": MESSAGES, "max_tokens": 80, "tools": [{"name": "move", "input_schema": MOVE}], "tool_choice": {"type": "any"}})
+            "messages": MESSAGES, "max_tokens": 80, "temperature": 0, "tools": [{"name": "move", "input_schema": MOVE}],
+            "tool_choice": {"type": "any"}})
         call, = message["content"]
         self.assertEqual((call["type"], call["name"], message["stop_reason"]), ("tool_use", "move", "tool_use"))
         self.assertIn(call["input"]["steps"], range(1, 10))
         response = self.server.json("POST", "/v1/responses", {
-            "input": PROMPT, "max_output_tokens": 80, "tools": [{"type": "function", "name": "move", "parameters": MOVE}],
-            "tool_choice": {"type": "function", "name": "move"}})
+            "input": PROMPT, "max_output_tokens": 80, "temperature": 0, "tool_choice": {"type": "function", "name": "move"},
+            "tools": [{"type": "function", "name": "move", "parameters": MOVE}]})
         call, = response["output"]
         self.assertEqual((call["type"], call["name"]), ("function_call", "move"))
         self.assertIn(json.loads(call["arguments"])["to"], ("north", "south"))
 
     def test_schemas_hold(self):
         message = self.server.json("POST", "/v1/messages", {
-            "messages": MESSAGES, "max_tokens": 80, "output_config": {"format": {"type": "json_schema", "schema": MOVE}}})
+            "messages": MESSAGES, "max_tokens": 80, "temperature": 0,
+            "output_config": {"format": {"type": "json_schema", "schema": MOVE}}})
         self.assertEqual(list(json.loads(message["content"][0]["text"])), ["to", "steps"])
         response = self.server.json("POST", "/v1/responses", {
-            "input": PROMPT, "max_output_tokens": 80, "text": {"format": {"type": "json_schema", "name": "move", "schema": MOVE}}})
+            "input": PROMPT, "max_output_tokens": 80, "temperature": 0,
+            "text": {"format": {"type": "json_schema", "name": "move", "schema": MOVE}}})
         self.assertEqual(list(json.loads(response["output"][0]["content"][0]["text"])), ["to", "steps"])
 
     def test_a_budget_limits_the_reasoning(self):

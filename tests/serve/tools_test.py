@@ -62,7 +62,8 @@ class ToolsTest(unittest.TestCase):
 
     def test_an_answer_comes_back_with_its_results(self):
         messages = [{"role": "user", "content": "go"}]
-        answer = self.server.json("POST", CHAT, {"messages": messages, "tools": TOOLS, "tool_choice": "required", "max_tokens": 80})
+        answer = self.server.json("POST", CHAT, {
+            "messages": messages, "tools": TOOLS, "tool_choice": "required", "max_tokens": 80, "temperature": 0})
         message = answer["choices"][0]["message"]
         call, = message["tool_calls"]
         messages += [message, {"role": "tool", "tool_call_id": call["id"], "content": "done"}]
