@@ -3,9 +3,9 @@
 
     python3 bench/compile_time/compile_time.py --beside 517d98e
 
-The earlier commit is checked out into a git worktree, which is removed at the end. `--program` also builds the program
-slm and what `./demo` answers from, from scratch, in a quarter of an hour. `--parts` compiles the README's program of this checkout without
-parts of the library instead of the other programs."""
+The earlier commit is checked out into a git worktree, which is removed at the end. `--program` also builds from scratch,
+in a quarter of an hour, the program slm and the program that `./demo` runs first. `--parts` compiles the README's program
+of this checkout without parts of the library instead of the other programs."""
 import argparse
 import contextlib
 import os

@@ -25,9 +25,9 @@ GGUF_FILES = r"^(io|text)/.*gguf"
 # core/os has a header of each subject; the executor of an application is one. Residual streams have a header of their
 # shape, family, weights and part of a block. A rank's rows of experts, and waiting for an atomic, have a header each.
 # The inputs of a block, the row operations of host memory, and rounded exponentials have one each. The files of a
-# model have one for each format and two for all, and so have the tokenizer's files and SentencePiece's rules. The
-# functions of a checkpoint, those that open it, the search for a layer, a stored layer, the
-# check for finite values, and the functions of token decoders, text streams and the count of cores have one.
+# model have one for each format and two for all, and so have the tokenizer's files and SentencePiece's rules. These
+# have one header each: a checkpoint's functions, those that open it, the search for a layer, a stored layer, the check
+# for finite values, and the functions of token decoders, text streams and the count of cores.
 CLOSURES = {
     "slm/speculative.hpp": ((107, 95), (305, 184), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE)),
     "slm/text/tokenizer.hpp": ((10, 65), (53, 110), (QUANTIZING, RANKS, CONFIGS, ADAPTERS, ENGINE, MODELS)),
